@@ -171,9 +171,9 @@ def run_case(spark: Any, case: Case, folder: Path, queue_url: str) -> dict[str, 
 def measure(quick: bool) -> list[Table]:
     """Measure all cases; the tracked jobs of each run once before."""
     table = Table(["case", "variant", "CPU s", "ratio", *STEPS, "driver MB", "worker MB"])
-    for name, found in measured(CASES, quick=quick):
-        for variant, runs in found.items():
-            ratio = spread(ratios(found, variant, UNTRACKED)) if UNTRACKED in found else None
+    for name, results in measured(CASES, quick=quick):
+        for variant, runs in results.items():
+            ratio = spread(ratios(results, variant, UNTRACKED)) if UNTRACKED in results else None
             spent = (median(cpu(run, [step]) for run in runs) or None for step in STEPS)
             memory = (max(run[f"{of}_mb"] for run in runs) for of in ("driver", "worker"))
             table.add(name, variant, median(map(cpu, runs)), ratio, *spent, *memory)

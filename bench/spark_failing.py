@@ -19,8 +19,8 @@ def measure(quick: bool) -> list[Table]:
     """Measure the cases; the jobs of each run once before."""
     table = Table(["SF 1 by supplier", "job 2", "finish", "times job 2"])
     cases = {name: Case(variants=(TRACKED,), kept=kept) for name, kept in _KEPT.items()}
-    for name, found in measured(cases, quick=quick):
-        spent = [[cpu(run, [step]) for run in found[TRACKED]] for step in ("job 2", "finish")]
+    for name, results in measured(cases, quick=quick):
+        spent = [[cpu(run, [step]) for run in results[TRACKED]] for step in ("job 2", "finish")]
         times = sorted(finish / job for job, finish in zip(*spent, strict=True))
         table.add(name, *map(median, spent), spread(times))
     return [table]

@@ -58,10 +58,10 @@ def measure(quick: bool) -> list[Table]:
                 return figures
 
             variants = {one: lambda one=one: run(one) for one in case.variants}
-            found = interleaved(variants, 1 if quick else SESSIONS)
-        for variant, runs in found.items():
+            results = interleaved(variants, 1 if quick else SESSIONS)
+        for variant, runs in results.items():
             spent = (median(cpu(one, [step]) for one in runs) or None for step in spark.STEPS)
-            ratio = spread(ratios(found, variant, spark.UNTRACKED))
+            ratio = spread(ratios(results, variant, spark.UNTRACKED))
             table.add(name, variant, median(map(cpu, runs)), ratio, *spent)
     return [table]
 

@@ -124,7 +124,9 @@ class WeighedTable:
     def batch_get_item(self, *, RequestItems: dict[str, Any]) -> dict[str, Any]:
         self._take_time("batch_get_item")
         ((name, request),) = RequestItems.items()
-        found = self._read(request["Keys"])
+        existing = self._read(request["Keys"])
         if names := request.get("ExpressionAttributeNames"):
-            found = [{name: item[name] for name in item.keys() & names.values()} for item in found]
-        return {"Responses": {name: found}}
+            existing = [
+                {name: item[name] for name in item.keys() & names.values()} for item in existing
+            ]
+        return {"Responses": {name: existing}}

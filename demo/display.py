@@ -135,13 +135,13 @@ def print_result(out: Console, result: Result) -> None:
 def _print_losses(out: Console, result: Result) -> None:
     """Print how other checks and xorack report the loss."""
     share = 100 * result.rows / result.split["words"]
-    judged = "looks fine" if share > _FINE_PERCENT else "is too low, and names no row"
+    judgement = "looks fine" if share > _FINE_PERCENT else "is too low, and names no row"
     rows = f"{result.rows:,} of {result.split['words']:,} rows, {share:.4f} %"
     lost = plural(result.count["missing"], "word")
     out.print()
     for check, says in (
         ("exit status", "looks fine: both Spark jobs succeeded"),
-        ("row count", f"{judged}: {rows}"),
+        ("row count", f"{judgement}: {rows}"),
         ("xorack", f"{lost} lost; the events of the failed files name {len(result.named):,}"),
     ):
         out.print(Text.assemble((f"{check:<13}", "bold"), says))

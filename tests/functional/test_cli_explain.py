@@ -123,7 +123,7 @@ def test_a_step_that_ran_twice_is_shown_on_its_chain(stack, xorack, sqs, monkeyp
 
 def test_errors(stack, xorack):
     assert_error(xorack("explain"), 2, "Missing TAG or --run")
-    assert_error(xorack("explain", "a", "--run", "b"), 2, "TAG excludes --run")
+    assert_error(xorack("explain", "a", "--run", "b"), 2, "TAG and --run exclude each other")
     start(stack, "plain", timeout=3600)
     apply(stack, Request("stamp", "plain-2", "s", plain(9), 1))
     assert "its create has not arrived" in lines_of(xorack("explain", "plain-2"))["why"][0]

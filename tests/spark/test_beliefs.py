@@ -60,7 +60,7 @@ STARTED = {
 def test_what_was_started_is_no_output(run, name):
     with pytest.raises(
         ArgumentError,
-        match=r"^written: it reads what was started, \S+/lines: pass this job's output",
+        match=r"^written: the frame reads the rows that were started, \S+/lines: pass this job",
     ):
         run.rows.finish(STARTED[name](run))
     assert run.queue.bodies == []
@@ -85,7 +85,7 @@ def test_what_a_batch_read_is_no_output(session, run, queue, tmp_path):
                 proofs.append(str(error)[:34])
 
     finish(run.read())
-    assert proofs == ["written: it reads what was started", "written", "written"]
+    assert proofs == ["written: the frame reads the rows that were started", "written", "written"]
     finish(cached(run.read()))
     finish(cached(run.read("marked")))
     assert proofs[3:] == ["read", "written", "written", "read", "read", "read"]

@@ -120,5 +120,5 @@ def test_nothing(run):
     assert run.rows.advance(invoices, by_order).requests == 1
     assert invoices.finish(read=run.read("by_order")).chains == 0
     assert requests_in(run.sent()) == []
-    with pytest.raises(StateError, match=r"started 0 rows .* and now others: 154 in 6"):
+    with pytest.raises(StateError, match=r"started 0 rows .* and now different rows: 154 in 6"):
         run.rows.start(lines_of(run.spark))

@@ -81,7 +81,9 @@ def test_a_table_is_read_at_a_snapshot(run, warehouse):
 
 def test_what_was_started_is_no_output(run, warehouse):
     run.rows.start(warehouse[0])
-    with pytest.raises(ArgumentError, match=r"it reads what was started, .*lines at snapshot"):
+    with pytest.raises(
+        ArgumentError, match=r"the frame reads the rows that were started, .*lines at snapshot"
+    ):
         run.rows.finish(warehouse[0])
 
 

@@ -252,7 +252,7 @@ def test_an_observed_proof(run, monkeypatch):
         lines.observe(bills, lambda some: (some.write.json(f"{out}2"), 1 / 0))
     with monkeypatch.context() as patch:
         patch.setattr(folding, "_PATIENCE_SECONDS", 0.1)
-        with pytest.raises(ArgumentError, match="observed: its frame was not written"):
+        with pytest.raises(ArgumentError, match="observed: the observed frame was not written"):
             lines.finish(observed=Observed(bills, Observation(), bills))
     assert run.queue.bodies == []
     observed = lines.observe(bills, lambda some: some.write.json(out))
@@ -273,7 +273,7 @@ def test_a_job_in_between(run):
     other = tracking.rows("invoices", chain="order", unit=["order", "line"], label="invoice")
     with pytest.raises(ArgumentError, match="label 'invoice', expected 'order'"):
         lines.advance(other, all_rows)
-    with pytest.raises(ArgumentError, match="it reads what was started"):
+    with pytest.raises(ArgumentError, match="the frame reads the rows that were started"):
         lines.advance(invoices, path)
     with pytest.raises(StateError):
         invoices.finish(all_rows)

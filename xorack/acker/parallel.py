@@ -36,7 +36,7 @@ class Workers:
     def results(
         self, work: Callable[[_Item], _Result], items: Sequence[_Item]
     ) -> Iterator[_Result]:
-        """Yield the results of `map` one by one, so that memory holds only a few of them."""
+        """Yield the results of `map` one by one, so that memory never holds all of them."""
         if self.count <= 1 or len(items) <= 1:
             yield from map(work, items)
             return

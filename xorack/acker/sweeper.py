@@ -180,13 +180,13 @@ class Sweeper:
 
         Each part has a share of the time. At the end, deadlines get the time that is left.
         """
-        judged = _Walk(self.writer, [range(schema.DUE_SHARDS)])
-        self._judge_until(judged, _share(self.writer, _REPORTS))
+        deadlines = _Walk(self.writer, [range(schema.DUE_SHARDS)])
+        self._judge_until(deadlines, _share(self.writer, _REPORTS))
         for number, report in enumerate(self.reports, 1):
             later = len(self.reports) - number
             self._report(report, _share(self.reporter, later / (later + 1) or _COUNTING))
-        self._judge_until(judged, 0)
-        self.result.complete = self.result.complete and not judged.left()
+        self._judge_until(deadlines, 0)
+        self.result.complete = self.result.complete and not deadlines.left()
         return self.result
 
     def _report(self, report: str, reserve: float) -> None:

@@ -141,7 +141,7 @@ class Settings:
         alarm_topic_arn: An SNS topic for alarms. Without it, alarms are visible only in CloudWatch.
         failed_chains_threshold: How many chains may fail in five minutes without an alarm.
         monitoring: `standard` has all alarms and the functions' metrics. `full` also has composite
-            alarms and a dashboard. `minimal` has a few alarms on metrics that AWS emits for free.
+            alarms and a dashboard. `minimal` has only alarms on metrics that AWS emits for free.
         contributor_insights: Whether CloudWatch names the throttled keys of the table and its
             index, such as the hot chain. Each throttled call costs. It does not change your table.
         deny_forged_events: Whether the policy of a bus that the acker creates denies all principals

@@ -27,7 +27,7 @@ def events(follow: bool, prefix: str | None, target: Target) -> None:
     receive the events, and are removed at the end. EventBridge delivers an event at least once.
     """
     if not follow:
-        raise click.UsageError("a bus stores no events: use --follow to print future ones")
+        raise click.UsageError("a bus stores no events: use --follow to print future events")
     name, client = f"events-{secrets.token_hex(4)}", cache(target.client)
     subscription = Subscription(name, target.find_stack().bus_name, client, prefix or "")
     # A SIGTERM ends the command like Ctrl-C, so that the rule and the queue are removed.

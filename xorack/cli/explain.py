@@ -53,7 +53,9 @@ def explain(
     Exit status: 1 if the chain does not exist, or the run has no chains.
     """
     if (tag is None) == (run is None):
-        raise click.UsageError("Missing TAG or --run" if run is None else "TAG excludes --run")
+        raise click.UsageError(
+            "Missing TAG or --run" if run is None else "TAG and --run exclude each other"
+        )
     candidates = list(candidates_in(lines_of(among)))
     if run is None:
         return _explain_chain(target, str(tag), candidates, as_json)

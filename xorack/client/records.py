@@ -47,7 +47,7 @@ def records_of(event: Any) -> tuple[str, list[dict[str, Any]]]:
         return kind, records
     expected = (
         "an event of SQS, Kinesis, DynamoDB Streams or Kafka, or a pipe's records of SQS or "
-        "DynamoDB Streams; use step_of for others"
+        "DynamoDB Streams; use step_of for other events"
     )
     raise ArgumentError("event", event, expected)
 

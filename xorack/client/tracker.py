@@ -205,7 +205,9 @@ class Tracker:
         if self.stamps not in get_args(StampKind):
             raise ArgumentError("stamps", self.stamps, "traced or plain")
         if check_cells(self.cells) != TRACED_CELLS and self.stamps == "plain":
-            raise ArgumentError("cells", self.cells, "traced stamps, as plain ones have no cells")
+            raise ArgumentError(
+                "cells", self.cells, "traced stamps, because plain stamps have no cells"
+            )
         is_name = isinstance(self.group, str) and self.group
         if not (self.group is None or is_name or callable(self.group)):
             raise ArgumentError("group", self.group, "the name of a group of messages, or None")
@@ -228,7 +230,7 @@ class Tracker:
         Raises:
             ArgumentError: The tag is invalid, or the tracker has no `table_name`.
             StateError: The table does not exist, or the item is not a chain.
-            UnavailableError: DynamoDB did not answer within a few seconds.
+            UnavailableError: DynamoDB did not answer within several seconds.
         """
         validate_tag(tag)
         if self._store is None:

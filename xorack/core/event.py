@@ -1,6 +1,6 @@
 """The events that xorack publishes when chains end. Pure functions of the chain.
 
-All copies of an event are byte for byte equal, whoever publishes them and whenever.
+All copies of an event are byte for byte equal, whichever function publishes them, and at any time.
 """
 
 from __future__ import annotations

@@ -84,9 +84,9 @@ _PARTITION = re.compile(r"""([^/\s'"=]+)=([^/'"\[\]{:\n]+)""")
 def masked_paths(text: str, mask: Collection[str]) -> str:
     """Return a text in which the values of masked partition columns are hashes, in all paths."""
 
-    def masked_partition(found: re.Match[str]) -> str:
-        name, value = found.groups()
-        return f"{name}={masked(unquote(value))}" if unquote(name).lower() in mask else found[0]
+    def masked_partition(partition: re.Match[str]) -> str:
+        name, value = partition.groups()
+        return f"{name}={masked(unquote(value))}" if unquote(name).lower() in mask else partition[0]
 
     return _PARTITION.sub(masked_partition, text) if mask else text
 

@@ -297,8 +297,8 @@ class _Samples:
     ) -> bool:
         """Return whether a condition is not due to chance, neither by rows nor by column values.
 
-        `common` has the conditions on a few values of a column that nearly all missing rows meet.
-        `columns` maps each column to its values in missing rows and in other rows.
+        `common` has the conditions that nearly all missing rows meet and that list values of a
+        column. `columns` maps each column to its values in missing rows and in other rows.
         """
         column = candidate.condition.column
 

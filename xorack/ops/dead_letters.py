@@ -260,7 +260,7 @@ class _Envelope:
     system: Mapping[str, str]
     attributes: Mapping[str, str | None]
     text: str
-    damaged: bool
+    is_corrupt: bool
 
     @classmethod
     def of(cls, message: Mapping[str, Any]) -> _Envelope:
@@ -305,7 +305,7 @@ class _Envelope:
 def _classify(envelope: _Envelope, oldest: int) -> dict[str, Any]:
     """Return the fields of a message that follow from its requests and the consumer's error."""
     text, error = envelope.text, envelope.error
-    requests, invalid = ([], []) if envelope.damaged else parse(text)
+    requests, invalid = ([], []) if envelope.is_corrupt else parse(text)
     kind: Kind = "failed" if error is None else "rejected"
     if not requests:  # a message with one valid request is valid for the consumer, too
         kind = "malformed"

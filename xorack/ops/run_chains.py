@@ -66,8 +66,8 @@ def count_named(store: ChainStore, tags: Iterable[str]) -> ChainCounts:
         counts.add(chain.status, chain.tag, "; ".join(reasons))
     for error in invalid:
         counts.add("invalid", str(error.tag), error.reason)
-    found = chains.keys() | {str(error.tag) for error in invalid}
-    counts.not_found = [tag for tag in tags if tag not in found]
+    existing = chains.keys() | {str(error.tag) for error in invalid}
+    counts.not_found = [tag for tag in tags if tag not in existing]
     return counts
 
 

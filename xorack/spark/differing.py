@@ -82,14 +82,15 @@ class Differing(NamedTuple):
 
     def find(self, source: DataFrame) -> Difference:
         """Find the difference between the output and a source that is what was started."""
-        is_told = {*self.rows.chain} <= {*self.rows.unit}  # if so, equal units are in equal chains
-        if not is_told and (chains := self._changed_chains(source)):
+        is_apart = {*self.rows.chain} <= {*self.rows.unit}  # if so, equal units are in equal chains
+        if not is_apart and (chains := self._changed_chains(source)):
             return self.unknown(f"the source is not what was started: {chains}")
-        given = self.rows, self.evidence, self.totals, source, self.frames, self.keep
-        found = find_difference(Comparison(*given))
-        if found.found is None or found.found.basis != Basis.SOURCE_CHANGED or not is_told:
-            return found
-        return replace(found, hints=(self._changed_chains(source), *found.hints))
+        sides = self.rows, self.evidence, self.totals, source, self.frames, self.keep
+        difference = find_difference(Comparison(*sides))
+        missing = difference.missing_rows
+        if missing is None or missing.basis != Basis.SOURCE_CHANGED or not is_apart:
+            return difference
+        return replace(difference, hints=(self._changed_chains(source), *difference.hints))
 
     def _changed_chains(self, source: DataFrame) -> str:
         """Name chains whose rows have changed since the start, or return an empty text."""
@@ -99,12 +100,12 @@ class Differing(NamedTuple):
             compared = compare_chains(self.started.chains, [fold_input(self.rows, source)])
             # Chains that the record has no units of have failed, or consist of rows that were not
             # started.
-            some = _examples(compared.where("verdict <> 'agree' AND started > 0"))
+            examples = _examples(compared.where("verdict <> 'agree' AND started > 0"))
         except XorAckError:
             raise
         except Exception:  # noqa: BLE001 - a file is broken: the comparison says so
             return ""
-        return f"chains of which the source differs: {', '.join(some)}" if some else ""
+        return f"chains of which the source differs: {', '.join(examples)}" if examples else ""
 
     def unknown(self, problem: str = "", keys: str = "") -> Difference:
         """Return a difference that only a sentence describes, without a comparison of rows."""
@@ -139,9 +140,9 @@ class Differing(NamedTuple):
         left = self.started.number - count
         return Lost(Finished(finished, count, units), missing, left, notes(self.rows, noted, left))
 
-    def by_units(self, found: Difference) -> Outcome:
+    def by_units(self, difference: Difference) -> Outcome:
         """Finish the chains that miss no unit, or at most the tolerated number of units."""
-        facts, rows = found.found, found.findings.differing
+        facts, rows = difference.missing_rows, difference.findings.differing
         assert facts is not None
         assert rows is not None
         chains = self.started.chains
@@ -159,43 +160,45 @@ class Differing(NamedTuple):
         )
         # The difference includes rows of chains that were not started.
         if both != [facts.missing, facts.surplus]:
-            return self.all_open(found)
+            return self.all_open(difference)
         if not left:
             noted = self._noted(sums).withColumn(
                 "text", F.concat("text", F.lit(f"; up to {most:,} are tolerated"))
             )
             return Agrees(self.started, units_tolerated, notes(self.rows, noted, tolerated))
         if not self._may_finish_some():
-            return self.all_open(found, sums)
+            return self.all_open(difference, sums)
         differing = sums.where(f"NOT {fits}")
         found_units = "started - missing + surplus"
         finished = chains.join(differing, "tag", "left_anti")
-        some = Finished(finished, *sums_of(finished, "count(1)", "sum(count)"))
-        error = self._error(found, some, differing.withColumn("found", F.expr(found_units)))
-        requests = notes(self.rows, self._noted(sums), left + tolerated, found.sentence)
-        return Differs(error, requests, some)
+        agreeing = Finished(finished, *sums_of(finished, "count(1)", "sum(count)"))
+        error = self._error(
+            difference, agreeing, differing.withColumn("found", F.expr(found_units))
+        )
+        requests = notes(self.rows, self._noted(sums), left + tolerated, difference.sentence)
+        return Differs(error, requests, agreeing)
 
-    def by_chain(self, found: Difference) -> Differs:
+    def by_chain(self, difference: Difference) -> Differs:
         """Finish the chains that have exactly the started units, if the output shows chains."""
         if not self._may_finish_some():
-            return self.all_open(found)
-        held = per_chain(self.rows, self.evidence.outputs)
-        compared = self.keep(compare_chains(self.started.chains, held))
+            return self.all_open(difference)
+        folded = per_chain(self.rows, self.evidence.outputs)
+        compared = self.keep(compare_chains(self.started.chains, folded))
         agree = "verdict = 'agree'"
         count, units = sums_of(compared, f"count_if({agree})", f"sum(if({agree}, started, 0L))")
         differing = compared.where(f"NOT ({agree})")
         text = f"{_BY_CHAIN.format(self.rows.name)} AS text"
         noted = differing.where("started > 0").selectExpr("tag", text, *_NO_IDS)
-        requests = notes(self.rows, noted, self.started.number - count, found.sentence)
+        requests = notes(self.rows, noted, self.started.number - count, difference.sentence)
         chains = self.started.chains.join(compared.where(agree), "tag", "left_semi")
         finished = Finished(chains, count, units)
-        return Differs(self._error(found, finished, differing), requests, finished)
+        return Differs(self._error(difference, finished, differing), requests, finished)
 
     def _may_finish_some(self) -> bool:
         may = not (self.publish or self.all_or_none)
         return may and tells_chains(self.rows, self.evidence.outputs)
 
-    def all_open(self, found: Difference, sums: DataFrame | None = None) -> Differs:
+    def all_open(self, difference: Difference, sums: DataFrame | None = None) -> Differs:
         """Finish no chain; `sums` has the differing units by chain, if they are known."""
         chains = self.started.chains.selectExpr("tag", "count AS started")
         if sums is None:
@@ -204,7 +207,7 @@ class Differing(NamedTuple):
         else:
             noted = self._noted(chains.join(sums.drop("started"), "tag", "left"))
         count = self.started.number
-        return Differs(self._error(found), notes(self.rows, noted, count, found.sentence))
+        return Differs(self._error(difference), notes(self.rows, noted, count, difference.sentence))
 
     def _noted(self, sums: DataFrame) -> DataFrame:
         text = F.expr(_DIFFERS.format(self.rows.name))
@@ -214,7 +217,7 @@ class Differing(NamedTuple):
 
     def _error(
         self,
-        found: Difference,
+        difference: Difference,
         finished: Finished | None = None,
         differing: DataFrame | None = None,
     ) -> OutputDiffersError:
@@ -231,7 +234,7 @@ class Differing(NamedTuple):
                 differing = differing.join(self.earlier, "tag", "left_anti")
         examples = () if differing is None else _examples(differing)
         numbers = acked, self.started.number
-        return error_of(self.rows, self.evidence, found, self.source, numbers, examples)
+        return error_of(self.rows, self.evidence, difference, self.source, numbers, examples)
 
     def _read(self, source: DataFrame) -> DataFrame | None:
         """Fold the started chains of a source, or return None if it lacks the chain columns."""

@@ -162,8 +162,8 @@ def _summed(rows: RowNames, frame: DataFrame, names_files: bool = False) -> tupl
     counts = F.expr("count_if(file = '') AS nameless")
     problem = "the output cannot be read, or its evidence is in other columns"
     with readable("written", problem, rows.tracking.mask):
-        found = frame.select(*sums).agg(*folding.together(), counts).first() or (0, 0, 0, 0)
-    *totals, nameless = (number or 0 for number in found)
+        sums_row = frame.select(*sums).agg(*folding.together(), counts).first() or (0, 0, 0, 0)
+    *totals, nameless = (number or 0 for number in sums_row)
     return Totals(*totals), not nameless
 
 
@@ -172,7 +172,7 @@ class Evidence(NamedTuple):
 
     Attributes:
         outputs: The frames that read the output; empty if it was observed.
-        given: The output as the user gave it.
+        place: The output as the user gave it.
         files: The files of the outputs when they were read.
         since: When the record of the start was written, in ms by its storage; None if the output
             itself shows its run.
@@ -183,7 +183,7 @@ class Evidence(NamedTuple):
     kind: str
     totals: Totals
     outputs: Sequence[DataFrame] = ()
-    given: Any = None
+    place: Any = None
     files: Mapping[str, tuple[int, int]] = MappingProxyType({})
     stored: tuple[Stored, ...] = ()
     since: int | None = None
@@ -202,11 +202,13 @@ def collect_evidence(
 
     Exactly one of `written`, `observed` and `read` must be given.
     """
-    given = {"written": written, "observed": observed, "read": read}
-    kinds = [kind for kind, output in given.items() if output is not None]
+    forms = {"written": written, "observed": observed, "read": read}
+    kinds = [kind for kind, output in forms.items() if output is not None]
     if len(kinds) != 1:
-        found = " and ".join(kinds) or "no output"
-        raise ArgumentError("written", problem=f"{found} given, expected one of {', '.join(given)}")
+        passed = " and ".join(kinds) or "no output"
+        raise ArgumentError(
+            "written", problem=f"{passed} given, expected one of {', '.join(forms)}"
+        )
     rows.tracking.jobs.end(rows.namespace)
     if observed is not None:
         if not isinstance(observed, Observed):
@@ -233,22 +235,22 @@ def collect_evidence(
 
 def as_list(outputs: Any, option: str) -> list[Any]:
     """Return a single output or a list of outputs as a list."""
-    given = list(outputs) if isinstance(outputs, (list, tuple)) else [outputs]
-    if not given:
+    listed = list(outputs) if isinstance(outputs, (list, tuple)) else [outputs]
+    if not listed:
         raise ArgumentError(option, problem="an empty list, expected one or more outputs")
-    return given
+    return listed
 
 
-def frames_in(given: DataFrame | Sequence[DataFrame]) -> list[DataFrame]:
+def frames_in(frames: DataFrame | Sequence[DataFrame]) -> list[DataFrame]:
     """Return the aggregated frames, which the user gave as one frame or as a list."""
-    return [units.check_frame("rows", frame) for frame in as_list(given, "rows")]
+    return [units.check_frame("rows", frame) for frame in as_list(frames, "rows")]
 
 
-def source_of(rows: RowNames, given: Place, frame: DataFrame) -> Header:
+def source_of(rows: RowNames, place: Place, frame: DataFrame) -> Header:
     """Return the storage of rows that were started, or that a micro-batch reads; see `_read`."""
     names = storage.files_read(frame)
-    name = given.given if isinstance(given, Snapshot) else given
-    snapshot = asdict(given) if isinstance(given, Snapshot) else None
+    name = place.name if isinstance(place, Snapshot) else place
+    snapshot = asdict(place) if isinstance(place, Snapshot) else None
     return {
         "source": name if isinstance(name, str) else None,
         "folders": storage.folders(names, name)[:MAX_NAMED],
@@ -265,16 +267,16 @@ def _is_marked(rows: RowNames, frame: DataFrame) -> bool:
 def _read(rows: RowNames, header: Header, output: Output | Snapshot, frame: DataFrame) -> Evidence:
     """Return the evidence of one output."""
     spark, names = frame.sparkSession, storage.files_read(frame)
-    name = output.given if isinstance(output, Snapshot) else output
+    name = output.name if isinstance(output, Snapshot) else output
     place = str((*storage.folders(names, name), name)[0])
     # Evidence and units name the run, unless the started rows have these columns too. Then the
     # times of files show the run.
     is_marked = _is_marked(rows, frame) and not header["marked"]
     has_record = "attempt" in header and not is_marked
     records = storage.files_read(rows.record.chains(header)) if has_record else []
-    found = storage.files_of(spark, [*names, *records])
-    files = {name: found[name] for name in names if name in found}
-    since = max((found[name][1] for name in records if name in found), default=None)
+    existing = storage.files_of(spark, [*names, *records])
+    files = {name: existing[name] for name in names if name in existing}
+    since = max((existing[name][1] for name in records if name in existing), default=None)
     is_table = (
         isinstance(output, str)
         and "/" not in output
@@ -351,8 +353,8 @@ def check_output(rows: RowNames, header: Header, evidence: Evidence) -> None:
 
 def _refuse_source(place: str) -> None:
     problem = (
-        f"it reads what was started, {place}: pass this job's output, or read= to check only "
-        "the input"
+        f"the frame reads the rows that were started, {place}: pass this job's output, or read= to "
+        "check only the input"
     )
     raise ArgumentError("written", problem=problem)
 

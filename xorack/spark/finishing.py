@@ -132,11 +132,11 @@ def _of_batch(rows: RowNames, evidence: Evidence, job: Job, keep: Keep) -> Outco
         return Agrees(started)
     frames = job.frames_of(rows)
     differing = Differing(rows, evidence, summary.totals, started, job.source, frames, keep)
-    found = differing.find(source)
-    rows_that_differ = found.findings.differing
-    if rows_that_differ is None or not found.tells_chains(rows, source):
-        return differing.all_open(found)
-    return differing.all_open(found, by_tag(rows, rows_that_differ))
+    difference = differing.find(source)
+    rows_that_differ = difference.findings.differing
+    if rows_that_differ is None or not difference.tells_chains(rows, source):
+        return differing.all_open(difference)
+    return differing.all_open(difference, by_tag(rows, rows_that_differ))
 
 
 def _of_run(rows: RowNames, header: Header, evidence: Evidence, job: Job, keep: Keep) -> Outcome:
@@ -148,14 +148,14 @@ def _of_run(rows: RowNames, header: Header, evidence: Evidence, job: Job, keep: 
         rows.tracking.jobs.forget(rows.namespace)
         return Agrees(started)
     rows.record.check(header)
-    given = header["source"] if job.source is None else job.source
+    place = header["source"] if job.source is None else job.source
     frames, earlier = job.frames_of(rows), rows.record.finished(header)
-    known = rows, evidence, summary.totals, started, given, frames, keep
+    known = rows, evidence, summary.totals, started, place, frames, keep
     differing = Differing(*known, job.publish, earlier, job.all_or_none)
-    if given is None:
+    if place is None:
         return differing.by_chain(differing.unknown("no source= says what this job read"))
     try:
-        source = open_output(rows.tracking, given, "source")
+        source = open_output(rows.tracking, place, "source")
     except ArgumentError as error:
         return differing.by_chain(differing.unknown(str(error)))
     may_be_others = evidence.totals != summary.totals or not has_units_apart(rows, source)
@@ -167,14 +167,14 @@ def _of_run(rows: RowNames, header: Header, evidence: Evidence, job: Job, keep: 
     is_changed |= evidence.totals == summary.totals
     if is_changed and (lost := differing.input_lost(source)) is not None:
         return lost
-    if (at_start := tables.at_start(rows.tracking.spark, header, given)) is not None:
+    if (at_start := tables.at_start(rows.tracking.spark, header, place)) is not None:
         source = open_output(rows.tracking, at_start, "source")
-    found = differing.find(source)
-    if found.tells_chains(rows, source):
-        return differing.by_units(found)
+    difference = differing.find(source)
+    if difference.tells_chains(rows, source):
+        return differing.by_units(difference)
     if not is_changed and (lost := differing.input_lost(source)) is not None:
         return lost
-    return differing.by_chain(found)
+    return differing.by_chain(difference)
 
 
 def _agrees(rows: RowNames, evidence: Evidence, summary: Summary, chains: DataFrame) -> bool:
@@ -216,7 +216,7 @@ def advance_requests(
         return joined.selectExpr("*", *NO_FACTS)
 
     _, before = following.record.read()
-    given = {"starts": False, "follows": rows.name}
-    kept = keep_record(following, written, before or given, of_known)
+    facts = {"starts": False, "follows": rows.name}
+    kept = keep_record(following, written, before or facts, of_known)
     started = following.record.chains(kept).select("tag", *SUMS)
     return finish_requests(rows, finished, "advance", started)

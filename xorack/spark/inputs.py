@@ -54,11 +54,11 @@ def check_stream(rows: RowNames, frame: DataFrame) -> int:
     check_reading(frame, "frame")
     spark, skipped = rows.tracking.spark, 0
     for options in options_of(frame):
-        given = {name.lower(): value for name, value in options.items()}
-        path = given.get("path")
+        lowered = {name.lower(): value for name, value in options.items()}
+        path = lowered.get("path")
         if path is None:
             continue
-        listing = {name: given[name] for name in _LISTING if name in given}
+        listing = {name: lowered[name] for name in _LISTING if name in lowered}
         reader = spark.read.format("binaryFile").options(**listing)
         try:
             listed = reader.load(path)
@@ -73,16 +73,16 @@ def check_stream(rows: RowNames, frame: DataFrame) -> int:
 
 
 def check_all_is_read(
-    rows: RowNames, given: Place, frame: DataFrame, argument: str = "written"
+    rows: RowNames, place: Place, frame: DataFrame, argument: str = "written"
 ) -> int:
     """Return the number of names that Spark skips; raise `ArgumentError` if it may skip rows."""
     names, is_stream = files_read(frame), argument == "frame"
     if not names and not is_stream:
         return 0
     spark, mask = frame.sparkSession, rows.tracking.mask
-    is_path = is_stream or (isinstance(given, str) and "/" in given)
+    is_path = is_stream or (isinstance(place, str) and "/" in place)
     leaves = {name.rpartition("/")[0] for name in names}
-    places = [given] if isinstance(given, str) and is_path and not is_pattern(given) else [*leaves]
+    places = [place] if isinstance(place, str) and is_path and not is_pattern(place) else [*leaves]
     below = files_below(spark, places)
     endings = "" if is_path and not is_stream else _BINARY
     empty = [name for name in names if name not in below and name.endswith(endings)]
@@ -93,10 +93,10 @@ def check_all_is_read(
             "skips an empty file without an error; write it again, or remove it"
         )
         raise ArgumentError(argument, problem=problem)
-    if not isinstance(given, str):
+    if not isinstance(place, str):
         return 0
     nested = sorted(name for name in below if name.rpartition("/")[0] not in leaves)
-    if nested and (is_path or _is_of_folders(spark, given)):
+    if nested and (is_path or _is_of_folders(spark, place)):
         problem = (
             f"{len(nested):,} files in subfolders are not read, such as "
             f"{masked_path(nested[0], mask)}: Spark reads partitions, or the files of a folder; "
@@ -154,7 +154,11 @@ def _changes(rows: RowNames, header: Header) -> list[str]:
     }
     texts = []
     for what, names in changes.items():
-        some = ", ".join(cut([masked_path(name, rows.tracking.mask) for name in names], _EXAMPLES))
+        examples = ", ".join(
+            cut([masked_path(name, rows.tracking.mask) for name in names], _EXAMPLES)
+        )
         if names:
-            texts.append(f"{len(names):,} of {len(before):,} files are {what} since then: {some}")
+            texts.append(
+                f"{len(names):,} of {len(before):,} files are {what} since then: {examples}"
+            )
     return texts

@@ -84,15 +84,15 @@ class Observed(NamedTuple):
             field_named(frame, name)
         observation = Observation()
         plain = frame.observe(observation, *folding.together(names, SUMS)).drop(*names)
-        given = FrameToWrite(plain)
+        to_write = FrameToWrite(plain)
         try:
-            write(given)
+            write(to_write)
         except AttributeError as error:
-            if error.obj is not given:
+            if error.obj is not to_write:
                 raise
             problem = f".{error.name} is not a write method: use .write or .writeTo"
             raise ArgumentError("write", problem=problem) from None
-        if not given.is_written:
+        if not to_write.is_written:
             raise ArgumentError(
                 "write", problem="it did not write its frame; write only the frame that it gets"
             )
@@ -105,5 +105,7 @@ class Observed(NamedTuple):
         """
         sums = folding.metrics_of(self.observation)
         if sums is None:
-            raise ArgumentError("observed", problem="its frame was not written; write it first")
+            raise ArgumentError(
+                "observed", problem="the observed frame was not written; write it first"
+            )
         return Totals(*(sums[name] or 0 for name in SUMS))

@@ -38,11 +38,11 @@ def check_reading(frame: Any, argument: str) -> None:
     conf = frame.sparkSession.conf
     settings = {setting: conf.get(setting, None) for _, setting, _ in SKIPPING if setting}
     for options in options_of(frame):
-        given = {name.lower(): value for name, value in options.items()}
+        lowered = {name.lower(): value for name, value in options.items()}
         for option, setting, harmless in SKIPPING:
-            value = given.get(option.lower(), settings.get(setting))
+            value = lowered.get(option.lower(), settings.get(setting))
             if value and not re.fullmatch(harmless, value.lower()):
-                name = option if option.lower() in given else setting
+                name = option if option.lower() in lowered else setting
                 problem = f"{name} is {value}: Spark may skip rows without an error; remove it"
                 raise ArgumentError(argument, problem=problem)
 

@@ -127,17 +127,17 @@ class Record:
 
 def _headers(spark: SparkSession, place: str) -> list[Header]:
     """Read the headers of records in the folders of a pattern, except corrupt headers."""
-    found = json_texts(spark, f"{place}/summary")
-    return [header for header in found if isinstance(header, dict) and "starts" in header]
+    texts = json_texts(spark, f"{place}/summary")
+    return [header for header in texts if isinstance(header, dict) and "starts" in header]
 
 
 def json_texts(spark: SparkSession, pattern: str) -> list[Any]:
     """Read the values of the texts in the folders of a pattern, except corrupt texts."""
-    found = []
+    values = []
     for text in read_texts(spark, pattern):
         with suppress(ValueError):
-            found.append(json.loads(text))
-    return found
+            values.append(json.loads(text))
+    return values
 
 
 def folder_part(key: str, value: str) -> str:

@@ -119,7 +119,7 @@ def check_open(rows: RowNames) -> None:
 
 def _check_open(tracking: RunOptions, start: Start, state: _State) -> None:
     if state.is_closed_for(start.id):
-        names = ", ".join(sorted({one.name for one in state.starts.values()} - {start.name}))
+        names = ", ".join(sorted({known.name for known in state.starts.values()} - {start.name}))
         raise StateError(
             f"run {tracking.run_id!r} is closed: its rows named {names} are finished, so it may be "
             f"acked. To start {start.name!r} after that, use Tracking(keep_open=True) in all jobs "
@@ -208,7 +208,7 @@ def close_requests(tracking: RunOptions) -> list[Request]:
 
 
 def _close(tracking: RunOptions, state: _State) -> Request:
-    units = [_unit_of(tracking, one) for one in state.starts.values() if one.is_stamped]
+    units = [_unit_of(tracking, known) for known in state.starts.values() if known.is_stamped]
     stamp = plain(reduce(xor, units, _root(tracking)))
     return Request.stamp_(tracking.run_id, "close", stamp, len(units), 1)
 

@@ -57,13 +57,13 @@ def keep_start(rows: RowNames, written: Output, chains: DataFrame | None) -> Hea
     check_open(rows)
     facts = None if chains is None else _facts(rows, check_frame("chains", chains))
     times = {"timeout": tracking.timeout, "idle_timeout": tracking.idle_timeout}
-    given = {"starts": True, **times}
+    header = {"starts": True, **times}
     with readable("written", "it cannot be read, or its record cannot be kept", tracking.mask):
         kept = keep_record(
-            rows, written, before or given, lambda folded: _with_facts(rows, folded, facts)
+            rows, written, before or header, lambda folded: _with_facts(rows, folded, facts)
         )
     if first is None and rows.batch_id is not None:
-        rows.record.write_header(given, of_name=True)
+        rows.record.write_header(header, of_name=True)
     return kept
 
 
@@ -89,8 +89,8 @@ def keep_record(
         if summary != before:
             raise StateError(
                 f"run {tracking.run_id!r} started {before.count:,} rows named {rows.name!r} in "
-                f"{before.chains:,} chains before, and now others: {summary.count:,} in "
-                f"{summary.chains:,}; use another run_id"
+                f"{before.chains:,} chains before, and now different rows: {summary.count:,} in "
+                f"{summary.chains:,} chains; use another run_id"
             )
         with suppress(StateError):  # recreate a corrupt record
             rows.record.check(header)

@@ -64,11 +64,11 @@ def files_read(frame: DataFrame) -> list[str]:
 
     The result lacks the files of micro-batches and caches, because Spark does not name them.
     """
-    given: Any = frame
+    untyped: Any = frame
     # Make one call, because a call for each of 20,000 files takes seconds.
-    if hasattr(given, "_jdf"):
-        texts = given.sparkSession._jvm.org.apache.hadoop.util.StringUtils
-        uris = texts.join("\n", given._jdf.inputFiles()).splitlines()
+    if hasattr(untyped, "_jdf"):
+        texts = untyped.sparkSession._jvm.org.apache.hadoop.util.StringUtils
+        uris = texts.join("\n", untyped._jdf.inputFiles()).splitlines()
     else:
         uris = frame.inputFiles()
     return sorted({_plain(unquote(uri)) for uri in uris})
@@ -79,9 +79,9 @@ def _plain(uri: str) -> str:
     return re.sub(r"^(\w[\w+.-]*):/+", r"\1:/", uri)
 
 
-def folders(names: Sequence[str], given: Output = "") -> list[str]:
-    """Return the folders of files. Partitions below the path `given` do not count as folders."""
-    last = given.rstrip("/").rpartition("/")[2] if isinstance(given, str) and "/" in given else ""
+def folders(names: Sequence[str], place: Output = "") -> list[str]:
+    """Return the folders of files. Partitions below the path `place` do not count as folders."""
+    last = place.rstrip("/").rpartition("/")[2] if isinstance(place, str) and "/" in place else ""
 
     def above(folder: str) -> str:
         outer, _, part = folder.rpartition("/")
@@ -95,8 +95,8 @@ def files_of(spark: SparkSession, names: Sequence[str]) -> Files:
 
     The result lacks empty files and hidden files, because Spark does not list them.
     """
-    found = files_below(spark, {name.rpartition("/")[0] for name in names})
-    return {name: found[name] for name in names if name in found}
+    existing = files_below(spark, {name.rpartition("/")[0] for name in names})
+    return {name: existing[name] for name in names if name in existing}
 
 
 def is_pattern(path: str) -> bool:
@@ -131,8 +131,8 @@ def hidden_below(spark: SparkSession, folder: str) -> list[str]:
     level = system.makeQualified(path).toString().translate(GLOB)
     for depth in range(1, _MAX_DEPTH + 1):
         level += "/*"
-        found = java.wrap(java.paths(system.globStatus(java.Path(level))))
-        names = found.mkString("\n").splitlines()
+        paths = java.wrap(java.paths(system.globStatus(java.Path(level))))
+        names = paths.mkString("\n").splitlines()
         for name in names:
             *above, last = name.split("/")[-depth:]
             if _is_hidden(last) and not any(map(_is_hidden, above)):
@@ -183,9 +183,9 @@ def read_texts(spark: SparkSession, pattern: str) -> list[str]:
     while True:
         # Make one call for all files, and list only paths. To read more than paths, Hadoop starts
         # processes.
-        found = java.wrap(java.paths(system.globStatus(path))).mkString("\n").splitlines()
+        places = java.wrap(java.paths(system.globStatus(path))).mkString("\n").splitlines()
         with suppress(FileNotFoundError):  # a text was replaced during the reading, so list again
-            return [line for place in found for line in _text(spark, place)]
+            return [line for place in places for line in _text(spark, place)]
 
 
 def read_lines(spark: SparkSession, file: str) -> list[str]:
@@ -216,9 +216,9 @@ def _lines(spark: Any, path: str) -> list[str]:
     """Read the lines of a file through Hadoop, or raise `FileNotFoundError`."""
     from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 
-    system, found = _hadoop(spark, path)
+    system, place = _hadoop(spark, path)
     try:
-        stream = system.open(found)
+        stream = system.open(place)
     except Py4JJavaError as error:
         if error.java_exception.getClass().getSimpleName() == "FileNotFoundException":
             raise FileNotFoundError(path) from None

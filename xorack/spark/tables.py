@@ -40,7 +40,7 @@ class Snapshot:
     """A table at a version.
 
     Attributes:
-        given: The name that the user gave, such as ``cat.db.bills.branch_audit``.
+        name: The name that the user gave, such as ``cat.db.bills.branch_audit``.
         table: This name without the branch or tag.
         identity: The table's name with its catalog, as the catalog has it.
         provider: ``iceberg`` or ``delta``.
@@ -48,7 +48,7 @@ class Snapshot:
         branch: The name of a branch or tag; None for Delta, or a given snapshot.
     """
 
-    given: str
+    name: str
     table: str
     identity: str
     provider: str
@@ -58,7 +58,7 @@ class Snapshot:
     @property
     def words(self) -> str:
         """The table and its version, for messages."""
-        return f"{self.given} at {_WORDS[self.provider]} {self.version}"
+        return f"{self.name} at {_WORDS[self.provider]} {self.version}"
 
 
 class Publication(Enum):
@@ -204,7 +204,7 @@ def read(spark: SparkSession, snapshot: Snapshot) -> DataFrame:
 
 def stored(spark: SparkSession, snapshot: Snapshot) -> Stored:
     """Return a table's version for the report; for Iceberg also its files and its commit."""
-    nothing = Stored(snapshot.given, 0, 0, version=snapshot.version)
+    nothing = Stored(snapshot.name, 0, 0, version=snapshot.version)
     if snapshot.provider != "iceberg":
         return nothing
     commits = spark.table(f"{snapshot.table}.snapshots").where(f"snapshot_id = {snapshot.version}")
@@ -213,12 +213,12 @@ def stored(spark: SparkSession, snapshot: Snapshot) -> Stored:
         return nothing
     at = datetime.fromtimestamp(facts["time"] // 1000, timezone.utc)
     files, size = (int(facts["summary"].get(f"total-{x}", 0)) for x in ("data-files", "files-size"))
-    return Stored(snapshot.given, files, size, at, at, snapshot.version)
+    return Stored(snapshot.name, files, size, at, at, snapshot.version)
 
 
 def check_unchanged(spark: SparkSession, snapshot: Snapshot) -> None:
     """Check that a table or a branch still has the version that was read, or raise `StateError`."""
-    now = current(spark, snapshot.given)
+    now = current(spark, snapshot.name)
     if now != snapshot:
         raise StateError(
             f"the output changed while finish read it: {snapshot.words} was read, and now it is at "
@@ -234,11 +234,11 @@ def to_publish(spark: SparkSession, written: Any, allow_missing: bool) -> Snapsh
     branch = pinned(spark, written)
     if isinstance(branch, Snapshot) and branch.branch not in (None, _MAIN):
         return branch
-    name = branch.given if isinstance(branch, Snapshot) else written
-    found = repr(name) if isinstance(name, str) else "a list, a frame or nothing"
+    name = branch.name if isinstance(branch, Snapshot) else written
+    passed = repr(name) if isinstance(name, str) else "a list, a frame or nothing"
     problem = (
         "True needs one branch of an Iceberg table as the output, such as "
-        f"'cat.db.bills.branch_audit', not {found}: only a branch is hidden from readers of main"
+        f"'cat.db.bills.branch_audit', not {passed}: only a branch is hidden from readers of main"
     )
     raise ArgumentError("publish", problem=problem)
 
@@ -252,7 +252,7 @@ def publish(spark: SparkSession, snapshot: Snapshot, proof: str) -> None:
     """
     if proof != "written":
         problem = (
-            f"True needs the columns of evidence, or that of with_unit, in {snapshot.given}: "
+            f"True needs the columns of evidence, or the column of with_unit, in {snapshot.name}: "
             "without them, its rows may be of another run"
         )
         raise ArgumentError("publish", problem=problem)

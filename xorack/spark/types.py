@@ -73,7 +73,7 @@ def other_keys(rows: RowNames, header: Header, evidence: Evidence, source: DataF
         frame
         for frame in outputs
         if units.has_columns(frame, rows.unit)
-        and not any(units.has_columns(frame, [one]) for one in marks)
+        and not any(units.has_columns(frame, [name]) for name in marks)
     ]
     for frame in plain:
         if problem := _other_types(before, types_of(frame, rows.unit), _EQUAL_UNITS):
@@ -101,13 +101,13 @@ def _chain_difference(rows: RowNames, header: Header, frame: DataFrame, source: 
     if problem := _other_types(header["chain_types"], types, [{*units.INTEGERS}]):
         return problem
     forms = [(changed, text) for changed, text in _forms(types) if text.startswith(_SAME_TYPE)]
-    givens = (source, frame) if units.has_columns(source, rows.chain) else (frame,)
-    for given, (changed, text) in product(givens, forms):
+    sides = (source, frame) if units.has_columns(source, rows.chain) else (frame,)
+    for side, (changed, text) in product(sides, forms):
         sqls = {name: F.expr(sql.format(c=units.quoted(name))) for name, sql in changed.items()}
-        other = given.withColumns(sqls)
-        if given is source and _are_among(rows, frame, other):
+        other = side.withColumns(sqls)
+        if side is source and _are_among(rows, frame, other):
             return _equal_form(changed, types, text, _SIDES)
-        if given is frame and _are_among(rows, other, started):
+        if side is frame and _are_among(rows, other, started):
             return _equal_form(changed, types, text, _SIDES[::-1])
     return ""
 
@@ -145,21 +145,23 @@ def _form(rows: RowNames, frame: DataFrame, totals: Totals, sides: Sequence[str]
         parts = [made.get(name, key) for name, key in keys.items()]
         xor, _, upper = of_units(units.unit_column(wide, rows.namespace, parts))
         sums += [F.bit_xor(xor), F.sum(upper)]
-    for one, other in swaps:
-        swapped = {**keys, one: keys[other], other: keys[one]}
+    for first, second in swaps:
+        swapped = {**keys, first: keys[second], second: keys[first]}
         xor, _, upper = of_units(units.unit_column(wide, rows.namespace, [*swapped.values()]))
         sums += [F.bit_xor(xor), F.sum(upper)]
     with plain_errors():
         count, *values = wide.agg(*sums).first() or (0,)
-    found = [Totals(x or 0, count, s or 0) for x, s in zip(values[::2], values[1::2], strict=True)]
-    for (changed, text), sum_ in zip(forms, found, strict=False):
+    results = [
+        Totals(x or 0, count, s or 0) for x, s in zip(values[::2], values[1::2], strict=True)
+    ]
+    for (changed, text), sum_ in zip(forms, results, strict=False):
         if sum_ == totals:
             return _equal_form(changed, types, text, sides)
-    for (one, other), sum_ in zip(swaps, found[len(forms) :], strict=True):
+    for (first, second), sum_ in zip(swaps, results[len(forms) :], strict=True):
         if sum_ == totals:
             return (
-                f"the unit columns {one} and {other} are swapped in {_SIDES[1]}, because an INSERT "
-                "takes columns by position: list their names in it"
+                f"the unit columns {first} and {second} are swapped in {_SIDES[1]}, because an "
+                "INSERT takes columns by position: list their names in it"
             )
     return ""
 
@@ -193,9 +195,9 @@ def _other_types(
 def _swaps(types: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     """Yield the pairs of columns whose values an INSERT may have swapped."""
     kinds = {name: type_.partition("(")[0] for name, type_ in types.items()}
-    for one, other in combinations(types, 2):
-        if kinds[one] == kinds[other] or {kinds[one], kinds[other]} <= {*units.INTEGERS}:
-            yield one, other
+    for first, second in combinations(types, 2):
+        if kinds[first] == kinds[second] or {kinds[first], kinds[second]} <= {*units.INTEGERS}:
+            yield first, second
 
 
 def _equal_form(
@@ -215,8 +217,10 @@ def misplaced(rows: RowNames, outputs: Sequence[DataFrame], started: Totals) -> 
         sqls = [f"bit_xor({long})" for long in longs]
         sqls += [f"sum(CAST({long} AS decimal(20)))" for long in longs]
         with plain_errors():
-            found = frame.agg(*map(F.expr, sqls)).first() or (None,) * 6
-        xors, sums = (dict(zip(names, some, strict=True)) for some in (found[:3], found[3:]))
+            sums_row = frame.agg(*map(F.expr, sqls)).first() or (None,) * 6
+        xors, sums = (
+            dict(zip(names, values, strict=True)) for values in (sums_row[:3], sums_row[3:])
+        )
         for x, n, s in permutations(names):
             if (x, n, s) != names and Totals(xors[x], sums[n], sums[s]) == started:
                 return (

@@ -82,26 +82,26 @@ def comparable(frame: DataFrame, characters: int) -> dict[str, Column]:
     return shown
 
 
-def check_frame(option: str, given: T, expected: str = "a frame") -> T:
+def check_frame(option: str, value: T, expected: str = "a frame") -> T:
     """Return the frame; raise `ArgumentError` if it is not a DataFrame."""
-    if not hasattr(given, "mapInArrow"):
-        raise ArgumentError(option, given, expected)
-    return given
+    if not hasattr(value, "mapInArrow"):
+        raise ArgumentError(option, value, expected)
+    return value
 
 
 def field_named(frame: DataFrame, name: str) -> StructField:
     """Find the column with this name; case counts only if ``spark.sql.caseSensitive`` is true."""
     fields = frame.schema.fields
-    found = [field for field in fields if field.name.lower() == name.lower()]
-    exact = [field for field in found if field.name == name]
-    if found != exact:
+    matching = [field for field in fields if field.name.lower() == name.lower()]
+    exact = [field for field in matching if field.name == name]
+    if matching != exact:
         case_sensitive = frame.sparkSession.conf.get("spark.sql.caseSensitive")
-        found = exact if str(case_sensitive).lower() == "true" else found
-    if len(found) != 1:
-        problem = "not in the frame" if not found else f"{len(found)} times in the frame"
+        matching = exact if str(case_sensitive).lower() == "true" else matching
+    if len(matching) != 1:
+        problem = "not in the frame" if not matching else f"{len(matching)} times in the frame"
         columns = ", ".join(field.name for field in fields)
         raise ColumnsError(f"column {name} is {problem}, which has {columns}")
-    return found[0]
+    return matching[0]
 
 
 def column_named(frame: DataFrame, name: str) -> tuple[Column, DataType]:

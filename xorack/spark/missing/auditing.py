@@ -108,7 +108,7 @@ class Audit:
 
 def audit(rows: RowNames, table: Output | Sequence[Output]) -> Audit:
     """Compare a table with the record of a start; see `TrackedRows.audit`."""
-    outputs = [open_output(rows.tracking, one, "table") for one in as_list(table, "table")]
+    outputs = [open_output(rows.tracking, output, "table") for output in as_list(table, "table")]
     if rows.batch_id is not None:
         raise ArgumentError("batch_id", rows.batch_id, "None, because only finish compares batches")
     header = header_of(rows)
@@ -130,8 +130,8 @@ def audit(rows: RowNames, table: Output | Sequence[Output]) -> Audit:
             sums.append(F.expr(f"sum(greatest({sign}missing_count, 0L)) AS {name}"))
         counts = compared.groupBy("verdict").agg(*sums).collect()
     chains = {row["verdict"]: row["chains"] for row in counts}
-    found = sum(row["units"] for row in counts)
+    written = sum(row["units"] for row in counts)
     differing = compared.where("verdict <> 'agree'").select("tag", "verdict", "started", "found")
     apart = sum(row["missing"] for row in counts), sum(row["surplus"] for row in counts)
     both = rows, outputs, summary.totals, apart
-    return Audit(rows.name, summary.count, found, chains, differing, *both)
+    return Audit(rows.name, summary.count, written, chains, differing, *both)

@@ -151,13 +151,13 @@ def differences(source: DataFrame, outputs: Sequence[DataFrame], *key: str) -> D
     return compared.selectExpr("*", "started - found AS missing_count")
 
 
-def compare_chains(started: DataFrame, held: Sequence[DataFrame]) -> DataFrame:
+def compare_chains(started: DataFrame, written: Sequence[DataFrame]) -> DataFrame:
     """Return `differences` by ``tag``, and a ``verdict`` on each chain; see `Audit.chains`."""
     verdict = f"""
         CASE WHEN NOT ({_DIFFER}) THEN 'agree' WHEN started = 0 THEN 'unknown'
         WHEN found = 0 THEN 'missing' WHEN missing_count > 0 THEN 'short'
         WHEN missing_count < 0 THEN 'surplus' ELSE 'other' END AS verdict"""
-    return differences(started, held, "tag").selectExpr("*", verdict)
+    return differences(started, written, "tag").selectExpr("*", verdict)
 
 
 def tells_chains(rows: RowNames, frames: Sequence[DataFrame]) -> bool:
@@ -247,12 +247,12 @@ def compare_groups(comparison: Comparison) -> Groups:
     outputs = comparison.evidence.outputs
     by = _shared(rows, source, outputs)
     keyed = source.withColumn("xorack_key_", _key(source, by))
-    held = [
+    written = [
         frame.select(_key(frame, by).alias("xorack_key_"), *named(evidence_of(rows, frame)))
         for frame in outputs
     ]
     sums = named(of_units(F.col("xorack_unit_")))
-    groups = differences(keyed.select("xorack_key_", *sums), held, "xorack_key_").where(_DIFFER)
+    groups = differences(keyed.select("xorack_key_", *sums), written, "xorack_key_").where(_DIFFER)
     entire = "started > 0 AND (found = 0 OR missing_count = -started AND xor = started_xor)"
     groups = keep(groups.selectExpr("*", f"{entire} AS is_entire"))
     one_or_few = f"abs(missing_count) = 1 OR missing_count <> 0 AND started <= {MAX_SOLVED}"
@@ -277,8 +277,8 @@ def compare_groups(comparison: Comparison) -> Groups:
     solved = keep(parts.select("xorack_key_", units.alias("xorack_unit_")))
     if solved.where("xorack_unit_ IS NULL").take(1):
         return result
-    found = members.join(solved, ["xorack_key_", "xorack_unit_"], "left_semi")
-    both = members.where("is_entire").unionByName(found).groupBy("xorack_unit_")
+    partly = members.join(solved, ["xorack_key_", "xorack_unit_"], "left_semi")
+    both = members.where("is_entire").unionByName(partly).groupBy("xorack_unit_")
     count = F.expr("bigint(sum(sign(missing_count))) AS missing_count")
     return result._replace(units=keep(both.agg(count, F.lit(True).alias("is_named"))))
 
@@ -303,7 +303,7 @@ def has_units_apart(rows: RowNames, source: DataFrame) -> bool:
 def sums_of(frame: DataFrame, *sums: str) -> list[int]:
     """Return sums over a frame, with 0 for null."""
     with plain_errors():
-        first = frame.agg(*(F.expr(one).alias(f"s{i}") for i, one in enumerate(sums))).first()
+        first = frame.agg(*(F.expr(sql).alias(f"s{i}") for i, sql in enumerate(sums))).first()
     return [int(number or 0) for number in first or ()]
 
 
@@ -324,4 +324,4 @@ def _shared(rows: RowNames, source: DataFrame, outputs: Sequence[DataFrame]) -> 
 def _key(frame: DataFrame, by: Sequence[str]) -> Column:
     """Return the hash of the values of columns; a null has a hash of its own."""
     columns = [column_named(frame, name)[0] for name in by]
-    return F.xxhash64(F.lit(0), *(part for one in columns for part in (one, one.isNull())))
+    return F.xxhash64(F.lit(0), *(part for column in columns for part in (column, column.isNull())))

@@ -36,7 +36,7 @@ class Difference:
 
     Attributes:
         started: The sums of what was started; `written` has those of the output.
-        found: The missing rows; None if the source cannot be compared.
+        missing_rows: The missing rows; None if the source cannot be compared.
         findings: The differing rows, the names of the first of them, and the values that they have
             in common.
         keys: A sentence that explains the entire difference by keys, or by evidence, in another
@@ -47,7 +47,7 @@ class Difference:
 
     started: Totals
     written: Totals
-    found: MissingRows | None = None
+    missing_rows: MissingRows | None = None
     findings: Findings = NO_FINDINGS
     keys: str = ""
     hints: tuple[str, ...] = ()
@@ -56,7 +56,7 @@ class Difference:
     @property
     def sentence(self) -> str:
         """The most informative sentence about the difference."""
-        return self.why or (self.problem if self.found is None else self.found.proof)
+        return self.why or (self.problem if self.missing_rows is None else self.missing_rows.proof)
 
     @property
     def why(self) -> str:
@@ -65,25 +65,29 @@ class Difference:
 
     def tells_chains(self, rows: RowNames, source: DataFrame) -> bool:
         """Return whether the rows that differ, and their chains, are known exactly."""
-        if self.found is None or self.findings.differing is None or not self.found.is_exact:
+        if (
+            self.missing_rows is None
+            or self.findings.differing is None
+            or not self.missing_rows.is_exact
+        ):
             return False
-        is_apart = {*rows.chain} <= {*rows.unit} or self.found.is_apart
-        return is_apart and not self.found.unknown and has_columns(source, rows.chain)
+        is_apart = {*rows.chain} <= {*rows.unit} or self.missing_rows.is_apart
+        return is_apart and not self.missing_rows.unknown and has_columns(source, rows.chain)
 
 
 def find_difference(comparison: Comparison) -> Difference:
     """Compare a source with an output that differs: once by unit, with names and reasons."""
-    found = Difference(comparison.started, comparison.evidence.totals)
+    difference = Difference(comparison.started, comparison.evidence.totals)
     _log_what_is_computed(comparison)
     try:
-        found = replace(found, hints=_hints(comparison))
+        difference = replace(difference, hints=_hints(comparison))
         missing = find_missing(comparison)
-        return replace(found, found=missing, findings=missing.examine(comparison.keep))
+        return replace(difference, missing_rows=missing, findings=missing.examine(comparison.keep))
     except XorAckError:
         raise
     except Exception as error:  # noqa: BLE001 - the error still says that the output differs
         text = one_line(error, comparison.rows.tracking.mask)
-        return replace(found, problem=f"which rows differ could not be found: {text}")
+        return replace(difference, problem=f"which rows differ could not be found: {text}")
 
 
 def _hints(comparison: Comparison) -> tuple[str, ...]:
@@ -112,7 +116,7 @@ def _log_what_is_computed(comparison: Comparison) -> None:
 def error_of(
     rows: RowNames,
     evidence: Evidence,
-    found: Difference,
+    difference: Difference,
     source: Any = None,
     acked_of: tuple[int, int] | None = None,
     examples: Sequence[str] = (),
@@ -122,39 +126,39 @@ def error_of(
     `acked_of` has the number of chains that are acked after this call, and the number of all
     chains.
     """
-    missing = found.found
-    head = telling.head_of(rows.name, found.started, found.written, missing)
-    if found.keys:
+    missing = difference.missing_rows
+    head = telling.head_of(rows.name, difference.started, difference.written, missing)
+    if difference.keys:
         head = f"the output lacks the units of {rows.name!r} that were started"
     if acked_of is not None:
         head += f": {telling.chains_in_words(examples, *acked_of)}"
-    findings = found.findings
-    lines = [head, found.keys, findings.explanation.sentence]
+    findings = difference.findings
+    lines = [head, difference.keys, findings.explanation.sentence]
     if missing is not None:
         lines += [str(missing), missing.proof]
-        for word, some, count in (
+        for word, names, count in (
             ("missing", findings.names, missing.named),
             ("doubled", findings.doubled, missing.doubled_rows),
         ):
-            lines.append(telling.named_in_words(word, rows.unit, some, count) if some else "")
-    lines += [*found.hints, found.problem]
+            lines.append(telling.named_in_words(word, rows.unit, names, count) if names else "")
+    lines += [*difference.hints, difference.problem]
     if missing is not None and rows.batch_id is None:
         unnamed = missing.named < missing.missing
         how = "names: pass the aggregated frame to evidence, or" if unnamed else "as a frame"
         more = ", rows=frame" if unnamed or missing.asked else ""
-        output, input_ = _text(evidence.given, "written"), _text(source, "source")
+        output, input_ = _text(evidence.place, "written"), _text(source, "source")
         lines.append(f"{how}: {rows.name}.audit({output}).missing_rows({input_}{more})")
     return OutputDiffersError(
         masked_paths("\n".join(filter(None, lines)), rows.tracking.mask),
-        found.started.count,
-        found.written.count,
+        difference.started.count,
+        difference.written.count,
         examples,
         findings.names,
-        found.why,
+        difference.why,
         missing,
     )
 
 
-def _text(given: Any, otherwise: str) -> str:
-    several = given if isinstance(given, (list, tuple)) else [given]
-    return repr(given) if all(isinstance(output, str) for output in several) else otherwise
+def _text(place: Any, otherwise: str) -> str:
+    several = place if isinstance(place, (list, tuple)) else [place]
+    return repr(place) if all(isinstance(output, str) for output in several) else otherwise

@@ -167,12 +167,12 @@ class MissingRows(Facts):
 def find_missing(comparison: Comparison) -> MissingRows:
     """Find the rows of a source that are missing from an output; see `Audit.missing_rows`."""
     source = _started(comparison.rows, comparison.source)
-    found = _compare(replace(comparison, source=source))
+    compared = _compare(replace(comparison, source=source))
     return MissingRows(
-        **vars(found.facts),
+        **vars(compared.facts),
         _source=source,
-        _units=found.units,
-        _candidates=source if found.candidates is None else found.candidates,
+        _units=compared.units,
+        _candidates=source if compared.candidates is None else compared.candidates,
         _rows=comparison.rows,
     )
 
@@ -254,8 +254,8 @@ def _compare_sides(comparison: Comparison) -> _Sides:
 
 
 def _is_apart(rows: RowNames, source: DataFrame, by_unit: ByUnit) -> bool:
-    is_told = {*rows.chain} <= {*rows.unit} or not has_columns(source, rows.chain)
-    return is_told or not by_unit.has_repeats or has_units_apart(rows, source)
+    is_apart = {*rows.chain} <= {*rows.unit} or not has_columns(source, rows.chain)
+    return is_apart or not by_unit.has_repeats or has_units_apart(rows, source)
 
 
 def _by_groups(comparison: Comparison, facts: Facts, source: DataFrame) -> _Compared:
@@ -296,8 +296,8 @@ def _frames_of(comparison: Comparison, own: Sequence[DataFrame]) -> Sequence[Dat
         with plain_errors():
             sums.append(totals_of(units.select(*named(of_units(F.col("unit"))))))
         *before, last = range(len(sums))
-        some = chain.from_iterable(combinations(before, n) for n in range(len(sums)))
-        for chosen in some:
+        choices = chain.from_iterable(combinations(before, n) for n in range(len(sums)))
+        for chosen in choices:
             if sum((sums[n] for n in (*chosen, last)), known) == evidence.totals:
                 return [frames[n] for n in sorted((*chosen, last))]
     return frames[: max(1, len(evidence.outputs) - len(own))]

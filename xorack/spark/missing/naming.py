@@ -21,10 +21,10 @@ def name_missing(missing_count: int, xor: int, sum_: int, members: Sequence[int]
     output. They are negative if the output has surplus units. The XOR is over the units on both
     sides.
     """
-    given, count = {unit & _MASK: unit for unit in members}, abs(missing_count)
-    if len(given) < len(members) or not 0 < count <= len(given) <= MAX_SOLVED:
+    by_id, count = {unit & _MASK: unit for unit in members}, abs(missing_count)
+    if len(by_id) < len(members) or not 0 < count <= len(by_id) <= MAX_SOLVED:
         return []  # if two members are equal, it is unknown which of them is missing
-    units = [given[unit] for unit in _solve([*given], xor & _MASK)]
+    units = [by_id[unit] for unit in _solve([*by_id], xor & _MASK)]
     upper = sum(unit >> 32 for unit in units)
     is_right = len(units) == count and sum_ == (upper if missing_count > 0 else -upper)
     return units if is_right else []

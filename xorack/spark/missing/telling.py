@@ -148,13 +148,13 @@ def basis_in_words(facts: Facts) -> str:
     if facts.basis in _SENTENCES:
         return _SENTENCES[facts.basis]
     frames = plural(facts.frames, "frame") + " that evidence was given"
-    said = _BEGINNINGS[facts.basis].format(facts, frames=frames)
+    text = _BEGINNINGS[facts.basis].format(facts, frames=frames)
     if facts.is_exact:
-        return f"{said}the rows that are named explain the sums of every group"
-    said += _OTHER_RUN if facts.exchanged >= max(facts.source.count, 1) else ""
+        return f"{text}the rows that are named explain the sums of every group"
+    text += _OTHER_RUN if facts.exchanged >= max(facts.source.count, 1) else ""
     if facts.by:
-        return f"{said}no rows explain the sums of every group"
-    return f"{said}it is unknown which rows the output has"
+        return f"{text}no rows explain the sums of every group"
+    return f"{text}it is unknown which rows the output has"
 
 
 def source_in_words(facts: Facts) -> str:
@@ -198,9 +198,9 @@ def doubling_in_words(started: Totals, written: Totals, times: Sequence[Any]) ->
     return text
 
 
-def named_in_words(word: str, unit: Sequence[str], some: Sequence[Any], count: int) -> str:
+def named_in_words(word: str, unit: Sequence[str], rows: Sequence[Any], count: int) -> str:
     """List the unit columns of the first rows of a kind."""
-    texts = cut([*map(str, some)], _MAX_SHOWN, count)
+    texts = cut([*map(str, rows)], _MAX_SHOWN, count)
     return f"{word}, by ({', '.join(unit)}): {', '.join(texts)}"
 
 

@@ -139,15 +139,15 @@ def examine(
     """
     shown = _columns(facts, source)
     sample = _draw(rows, facts, shown, marked, keep, is_few=is_few)
-    found: dict[str, Reasons] = {}
+    reasons: dict[str, Reasons] = {}
     for state, count in (("missing", facts.named), ("doubled", facts.doubled_rows)):
-        others = [row for other, some in sample.rows.items() if other != state for row in some]
+        others = [row for other, drawn in sample.rows.items() if other != state for row in drawn]
         if count:
             word, total = f"{state} row", facts.source.count
-            found[state] = find_reasons(
+            reasons[state] = find_reasons(
                 sample.rows[state], others, count, total, word, _handicaps(shown)
             )
-    exact = _Counted(rows, sample, source, shown).exactly(found)
+    exact = _Counted(rows, sample, source, shown).exactly(reasons)
     key: tuple[str, ...] = ()
     is_apart = facts.named == facts.missing and not facts.doubled_rows
     if is_apart and "missing" in exact and not _is_certain(exact["missing"]):
@@ -182,15 +182,17 @@ def _draw(
     kept = keep(drawn.where(f"is_drawn OR {differing}" if is_few else "is_drawn"))
     columns = F.struct(*(column.alias(name) for name, column in shown.items()))
     keys = F.when(F.expr(differing), F.struct(*(column_named(kept, n)[0] for n in rows.unit)))
-    found: dict[str, list[Row]] = {state: [] for state in numbers}
+    drawn_rows: dict[str, list[Row]] = {state: [] for state in numbers}
     names: dict[str, dict[tuple[Any, ...], None]] = {state: {} for state in numbers}
     with plain_errors():
         for row, key, state in kept.where("is_drawn").select(columns, keys, "state").collect():
-            found[state].append(_masked(row.asDict(), rows))
+            drawn_rows[state].append(_masked(row.asDict(), rows))
             if key and len(names[state]) < MAX_NAMED:
                 names[state][_masked_key(tuple(key), rows)] = None
     all_differing = (kept if is_few else stated).where(differing)
-    return Sample(kept, all_differing, shares, found, {s: [*keys] for s, keys in names.items()})
+    return Sample(
+        kept, all_differing, shares, drawn_rows, {s: [*keys] for s, keys in names.items()}
+    )
 
 
 def _masked_key(key: tuple[Any, ...], rows: RowNames) -> tuple[Any, ...]:
@@ -279,17 +281,17 @@ class _Counted(NamedTuple):
     source: DataFrame
     shown: Mapping[str, Column]
 
-    def exactly(self, found: Mapping[str, Reasons]) -> dict[str, Reasons]:
+    def exactly(self, sampled: Mapping[str, Reasons]) -> dict[str, Reasons]:
         """Return reasons by state with the counts of all rows, if Spark can test the conditions."""
         tests: dict[tuple[str, int], Column] = {}
-        for state, reasons in found.items():
+        for state, reasons in sampled.items():
             for n, finding in enumerate(reasons.findings[:_MAX_COUNTED]):
                 test = None if reasons.is_exact else self._column(finding.condition)
                 if test is None:
                     break
                 tests[state, n] = test
         if not tests:
-            return dict(found)
+            return dict(sampled)
         own = [F.count_if(test & (F.col("state") == state)) for (state, _), test in tests.items()]
         every = [F.count_if(test) for test in tests.values()]
         with plain_errors():
@@ -300,7 +302,7 @@ class _Counted(NamedTuple):
             counts.setdefault(state, []).append((n, total - n))
         return {
             state: reasons.with_counts(counts[state]) if state in counts else reasons
-            for state, reasons in found.items()
+            for state, reasons in sampled.items()
         }
 
     def _column(self, condition: Condition) -> Column | None:

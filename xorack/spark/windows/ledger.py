@@ -99,7 +99,9 @@ class StreamProof(NamedTuple):
     @classmethod
     def of(cls, raw: dict[str, Any]) -> StreamProof:
         """Read a proof from JSON."""
-        ranges = {key: [Range(*given) for given in some] for key, some in raw["ranges"].items()}
+        ranges = {
+            key: [Range(*numbers) for numbers in triples] for key, triples in raw["ranges"].items()
+        }
         return cls(**{**raw, "ranges": ranges})
 
 
@@ -131,11 +133,11 @@ class WindowStatus:
     def of(cls, window: Window, proved: Proved) -> WindowStatus:
         """Return the status of a window for these proved ranges."""
         near = {
-            key: [found for found in proved.get(key, ()) if overlaps(window, key, found)]
+            key: [span for span in proved.get(key, ()) if overlaps(window, key, span)]
             for key in window.starts
         }
         far = {key: contiguous_end(near[key], start) for key, start in window.starts.items()}
-        gaps = {key: n for key, some in near.items() if (n := sum(found.gaps for found in some))}
+        gaps = {key: n for key, ranges in near.items() if (n := sum(span.gaps for span in ranges))}
         return cls(window, far, gaps, tuple(sorted(proved.keys() - window.ends.keys())))
 
     @property
@@ -150,10 +152,10 @@ class WindowStatus:
         return not self.lagging
 
 
-def overlaps(window: Window, key: str, found: Range) -> bool:
+def overlaps(window: Window, key: str, span: Range) -> bool:
     """Return whether a range has positions of a window's partition."""
     start, end = window.starts.get(key, 0), window.ends.get(key, 0)
-    return found.begin < end > start < found.end
+    return span.begin < end > start < span.end
 
 
 def contiguous_end(ranges: Iterable[Range], start: int) -> int:
@@ -176,7 +178,8 @@ def _joined(key: str, ranges: Iterable[Range]) -> list[Range]:
         if last.end > later.begin:
             raise StateError(
                 f"positions {later.begin} to {min(last.end, later.end) - 1} of {key} are proved "
-                "twice: another stream, or one with an earlier checkpoint, has written them"
+                "twice, because another stream, or an earlier checkpoint, has written them: name "
+                "each stream with stream=, and use a new run_id for a new checkpoint"
             )
         if last.end == later.begin and (is_old or not (last.gaps or later.gaps)):
             joined[-1] = Range(last.begin, later.end, last.rows + later.rows)
@@ -185,12 +188,12 @@ def _joined(key: str, ranges: Iterable[Range]) -> list[Range]:
     return joined[1:]
 
 
-def _united(some: Iterable[Mapping[str, Iterable[Range]]]) -> Proved:
-    found: Proved = {}
-    for ranges in some:
+def _united(groups: Iterable[Mapping[str, Iterable[Range]]]) -> Proved:
+    united: Proved = {}
+    for ranges in groups:
         for key, more in ranges.items():
-            found.setdefault(key, []).extend(more)
-    return {key: _joined(key, ranges) for key, ranges in found.items()}
+            united.setdefault(key, []).extend(more)
+    return {key: _joined(key, ranges) for key, ranges in united.items()}
 
 
 def proved_of(proofs: Iterable[StreamProof]) -> Proved:
@@ -270,14 +273,14 @@ def _own(seen: Seen, bounds: Bounds) -> dict[str, Range]:
     own = {}
     for key in sorted({*seen, *(since.keys() & until.keys())}):
         rows = seen.get(key) or Range(until[key], until[key], 0)
-        own[key] = found = Range(since.get(key, rows.begin), until.get(key, rows.end), rows.rows)
-        if not found.begin <= rows.begin <= rows.end <= found.end or rows.gaps < 0:
+        own[key] = span = Range(since.get(key, rows.begin), until.get(key, rows.end), rows.rows)
+        if not span.begin <= rows.begin <= rows.end <= span.end or rows.gaps < 0:
             raise StateError(
                 f"{key} has {rows.rows} rows at the positions {rows.begin} to {rows.end - 1} in "
-                f"this batch, expected at most one each at {found.begin} to {found.end - 1}: some "
+                f"this batch, expected at most one each at {span.begin} to {span.end - 1}: some "
                 "belong to another batch, or are duplicates"
             )
-    return {key: found for key, found in own.items() if found.begin < found.end}
+    return {key: span for key, span in own.items() if span.begin < span.end}
 
 
 def _check_gaps(own: Mapping[str, Range], gaps: str, *, follows: bool) -> None:
@@ -285,16 +288,16 @@ def _check_gaps(own: Mapping[str, Range], gaps: str, *, follows: bool) -> None:
 
     Refuse a batch without rows if it does not follow another batch.
     """
-    if own and not follows and not any(found.rows for found in own.values()):
+    if own and not follows and not any(span.rows for span in own.values()):
         raise StateError(
-            f"the batch has no row at any of the {sum(found.gaps for found in own.values()):,} "
+            f"the batch has no row at any of the {sum(span.gaps for span in own.values()):,} "
             "positions that it covers: is the path wrong, or the checkpoint of another query? If "
             "these positions are markers, pass checkpoint= to each batch, or gaps='ignore'"
         )
-    for key, found in own.items():
-        if found.gaps and gaps == "error":
+    for key, span in own.items():
+        if span.gaps and gaps == "error":
             raise StateError(
-                f"{found.gaps} of the positions {found.begin} to {found.end - 1} of {key} have no "
+                f"{span.gaps} of the positions {span.begin} to {span.end - 1} of {key} have no "
                 "row in this batch, and gaps='error' refuses this"
             )
 
@@ -313,7 +316,8 @@ def find_window(store: _Store, name: str, ends: Ends, starts: Ends) -> Window:
             for key, _ in sorted(others)[:1]:
                 raise StateError(
                     f"window {name!r} is open with {key} at {window.starts.get(key)} to "
-                    f"{window.ends.get(key)}, not {starts.get(key, '')} to {ends.get(key)}"
+                    f"{window.ends.get(key)}, not {starts.get(key, '')} to {ends.get(key)}: pass "
+                    "the same range, or use another name"
                 )
             return window
     known = proved_of(store.proofs()).keys() | {key for window in windows for key in window.ends}
@@ -341,7 +345,8 @@ def find_window(store: _Store, name: str, ends: Ends, starts: Ends) -> Window:
     begins = {key: starts.get(key, before.get(key, 0)) for key in ends}
     for key, end in ends.items():
         if not 0 <= begins[key] <= end:
-            raise ArgumentError("ends", problem=f"{key} ends at {end}, and starts at {begins[key]}")
+            problem = f"{key} ends at {end}, expected its start {begins[key]} or a later position"
+            raise ArgumentError("ends", problem=problem)
     return Window(name, begins, dict(ends))
 
 

@@ -79,7 +79,7 @@ class Windows(Rows):
         fixed = _positions_of(ends, self.unit, "ends")
         first = _positions_of(starts or {}, self.unit, "starts")
         if not fixed:
-            raise ArgumentError("ends", problem="none, expected one of each partition")
+            raise ArgumentError("ends", problem="none, expected an end for each partition")
         window = ledger.find_window(self._store, name, fixed, first)
         detail = {"log": self.name, "window": name, "ranges": window.digest}
         names = ("timeout", "idle_timeout")
@@ -149,11 +149,11 @@ class Windows(Rows):
             bounds = _offsets_of(frame.sparkSession, checkpoint, self.batch_id, self.unit)
         seen = self._seen(evidence, frame, source, bounds)
         check_output(self, header, evidence)
-        found = ledger.prove(store, (self.stream, self.batch_id), seen, bounds, gaps=self.gaps)
-        sent = [request for status, keys in found for request in self._finishes(status, keys)]
+        passed = ledger.prove(store, (self.stream, self.batch_id), seen, bounds, gaps=self.gaps)
+        sent = [request for status, keys in passed for request in self._finishes(status, keys)]
         if store.batches_with_loss(self.stream) == [self.batch_id]:
             sent = [*self._notes(seen, "lost rows; a rerun wrote all of them"), *sent]
-        chains = sum(1 for _, keys in found if keys)
+        chains = sum(1 for _, keys in passed if keys)
         self.tracking.jobs.forget(self.namespace)
         counts = chains, evidence.totals.count, 0
         return Report(evidence.kind, *counts, *self._send(sent), evidence.stored)
@@ -165,11 +165,11 @@ class Windows(Rows):
     def _seen(self, evidence: Evidence, frame: DataFrame, source: Output, bounds: Bounds) -> Seen:
         """Return the positions of a batch's rows. If the output differs, add a note and raise."""
         if evidence.kind == "read":
-            text = "what was written, or what observe returned: a window is not proved by reading"
-            raise ArgumentError("written", problem=f"it was only read, expected {text}")
+            text = "the output, or the result of observe, because reading does not prove a window"
+            raise ArgumentError("written", problem=f"the frame was only read, expected {text}")
         expected = None
-        for given in (*self._all_positions(frame, bounds, evidence.totals.count), frame):
-            totals, seen = self._folded(given)
+        for units in (*self._all_positions(frame, bounds, evidence.totals.count), frame):
+            totals, seen = self._folded(units)
             if evidence.totals == totals and seen == expected:
                 raise StateError(
                     "the batch has as many rows as positions, but not one each: remove rows that "
@@ -180,11 +180,11 @@ class Windows(Rows):
             expected = seen
         with caches() as keep:
             frames = self.tracking.jobs.frames(self.namespace)
-            found = find_difference(Comparison(self, evidence, totals, frame, frames, keep))
-        error = error_of(self, evidence, found, source)
+            difference = find_difference(Comparison(self, evidence, totals, frame, frames, keep))
+        error = error_of(self, evidence, difference, source)
         count = max(0, error.started - error.written)
-        if found.found is not None:
-            count = max(count, found.found.missing)
+        if difference.missing_rows is not None:
+            count = max(count, difference.missing_rows.missing)
         lost = ", ".join("/".join(map(str, row)) for row in error.missing[:10])
         self._store.keep_batch_with_loss(self.stream, self.batch_id)
         self._send(self._notes(seen, f"lost {count} rows: {lost}. {error.why}", count))
@@ -198,7 +198,7 @@ class Windows(Rows):
     def _window(self, name: str) -> Window:
         named = {window.name: window for window in self._store.windows()}
         if name not in named:
-            raise StateError(f"window {name!r} of {self.name!r} is not open")
+            raise StateError(f"window {name!r} of {self.name!r} is not open: call open first")
         return named[name]
 
     def _all_positions(self, frame: DataFrame, bounds: Bounds, count: int) -> list[DataFrame]:
@@ -239,8 +239,8 @@ class Windows(Rows):
         ends = [F.min("place").alias("first"), F.max("place").alias("last")]
         totals, seen = Totals(), {}
         with plain_errors():
-            found = rows.groupBy(*keys).agg(*together(), *ends).collect()
-        for row in found:
+            folded = rows.groupBy(*keys).agg(*together(), *ends).collect()
+        for row in folded:
             totals += Totals(*(row[name] for name in SUMS))
             seen[_key_of(row[: len(keys)])] = Range(row["first"], row["last"] + 1, row["count"])
         return totals, seen
@@ -249,8 +249,8 @@ class Windows(Rows):
         """Yield a note on gaps, then the requests for partitions that have passed a window."""
         window, gaps = status.window, status.gaps
         if keys and gaps and self.gaps == "count":
-            some = ", ".join(f"{count} of {key}" for key, count in [*gaps.items()][:10])
-            yield self._note(window, f"{sum(gaps.values())} positions without a row: {some}")
+            examples = ", ".join(f"{count} of {key}" for key, count in [*gaps.items()][:10])
+            yield self._note(window, f"{sum(gaps.values())} positions without a row: {examples}")
         for key in sorted(keys):
             yield ledger.finish_request(self.prefix + window.name, window.digest, key)
 
@@ -265,12 +265,12 @@ class Windows(Rows):
         id = f"note/{unit_id(text):016x}"
         return Request("note", self.prefix + window.name, id, text=text, missing_count=count)
 
-    def _send(self, some: Iterable[Request]) -> SendReport:
-        return send_few(self.tracking.spark, some, self.tracking.queue)
+    def _send(self, requests: Iterable[Request]) -> SendReport:
+        return send_few(self.tracking.spark, requests, self.tracking.queue)
 
 
 class _Folder:
-    """The store of windows, proofs, and each stream's last lossy batch, as lines of JSON."""
+    """The store of windows, proofs, and each stream's last batch with a loss, as lines of JSON."""
 
     def __init__(self, spark: SparkSession, folder: str) -> None:
         self._spark, self._folder = spark, folder
@@ -309,23 +309,23 @@ def _key_of(values: Sequence[object]) -> str:
     return "/".join(encoded(str(value)) for value in values)
 
 
-def _positions_of(given: Any, columns: Sequence[str], option: str) -> dict[str, int]:
+def _positions_of(nested: Any, columns: Sequence[str], option: str) -> dict[str, int]:
     """Return positions by partition from nested dicts."""
-    found: dict[str, int] = {}
-    for *path, position in _leaves(given):
+    positions: dict[str, int] = {}
+    for *path, position in _leaves(nested):
         if len(path) != len(columns) - 1 or not str(position).isdecimal():
             expected = f"{', '.join(columns[:-1])}, and a position of 0 or more"
             raise ArgumentError(option, problem=f"{(*path, position)}, expected {expected}")
-        if (key := _key_of(path)) in found:
+        if (key := _key_of(path)) in positions:
             raise ArgumentError(option, problem=f"{key} is there twice, expected each once")
-        found[key] = int(position)
-    return found
+        positions[key] = int(position)
+    return positions
 
 
-def _leaves(given: Any) -> list[tuple[Any, ...]]:
-    if not isinstance(given, Mapping):
-        return [(given,)]
-    return [(key, *path) for key, value in given.items() for path in _leaves(value)]
+def _leaves(nested: Any) -> list[tuple[Any, ...]]:
+    if not isinstance(nested, Mapping):
+        return [(nested,)]
+    return [(key, *path) for key, value in nested.items() for path in _leaves(value)]
 
 
 def _offsets_of(
@@ -338,10 +338,10 @@ def _offsets_of(
         if not lines:
             expected = f"the folder of the query's checkpoint, with a file offsets/{batch}"
             raise ArgumentError("checkpoint", str(checkpoint), expected)
-        found: dict[str, int] = {}
+        offsets: dict[str, int] = {}
         for line in lines[2:]:
-            found |= {} if line == "-" else _positions_of(json.loads(line), columns, "checkpoint")
-        return found
+            offsets |= {} if line == "-" else _positions_of(json.loads(line), columns, "checkpoint")
+        return offsets
 
     until = read(batch_id)
     # A partition without an earlier batch is new, and is read from its beginning.
