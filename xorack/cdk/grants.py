@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 import aws_cdk as cdk
@@ -31,14 +31,32 @@ from xorack.cdk.validation import (
 )
 
 _READ: Final = ("dynamodb:BatchGetItem", "dynamodb:GetItem", "dynamodb:Scan")
-_OPERATE_TABLE: Final = ("BatchGetItem", "DescribeTable", "GetItem", "Scan", "UpdateItem")
+_OPERATE: Final = (*_READ, "dynamodb:DescribeTable", "dynamodb:UpdateItem")
+_OPERATE_QUEUE: Final = ("sqs:GetQueueAttributes", "sqs:SendMessage")
 _OPERATE_DEAD_LETTERS: Final = (
-    *("ChangeMessageVisibility", "DeleteMessage"),
-    *("GetQueueAttributes", "ReceiveMessage"),
+    *("sqs:ChangeMessageVisibility", "sqs:DeleteMessage"),
+    *("sqs:GetQueueAttributes", "sqs:ReceiveMessage"),
 )
 _METRICS: Final = frozenset(
     name for key, name in vars(Metric).items() if key.isupper() and isinstance(name, str)
 )
+
+
+def _grant(
+    grantee: cdk.aws_iam.IGrantable,
+    permissions: Iterable[tuple[str, Sequence[str], Any]],
+    keys: Iterable[tuple[cdk.aws_kms.IKey | None, Sequence[str]]],
+) -> cdk.aws_iam.Grant:
+    """Allow a grantee actions on resources, each under conditions, and the use of their keys."""
+    grants = [
+        cdk.aws_iam.Grant.add_to_principal(
+            grantee=grantee, actions=[*actions], resource_arns=[arn], conditions=conditions
+        )
+        for arn, actions, conditions in permissions
+    ]
+    return combined(
+        grants + [key.grant(grantee, *actions) for key, actions in keys if key is not None]
+    )
 
 
 def place_of(scope: Construct, table_arn: str, **queue_arns: str | None) -> cdk.ArnComponents:
@@ -138,27 +156,21 @@ class IAcker(Construct):
         Examples:
             acker.grant_read(cdk.aws_iam.Role(self, "Support", assumed_by=people))
         """
-        check_kind("grantee", grantee)
-        self._check_account("grant_read", grantee)
-        warn_if_nothing_is_attached(self, grantee, "dynamodb:GetItem", self.table.table_arn)
-        conditions: dict[str, Any] = {
+        self._check_reader("grant_read", grantee, "dynamodb:GetItem")
+        limits: dict[str, Any] = {
             "ForAllValues:StringEquals": {"dynamodb:Attributes": [self._partition_key, *SHOWN]},
             "Null": {"dynamodb:Attributes": "false"},
             "StringEqualsIfExists": {"dynamodb:Select": "SPECIFIC_ATTRIBUTES"},
         }
-        key = self.table_key
-        grants = [] if key is None else [key.grant(grantee, *READ_WITH_KEY)]
-        for arn, actions, limits in (
-            (self.table.table_arn, _READ, conditions),
-            (self.table.table_arn, ["dynamodb:DescribeTable"], None),
-            (index_arn(self.table), ["dynamodb:Query"], None),
-        ):
-            grants.append(
-                cdk.aws_iam.Grant.add_to_principal(
-                    grantee=grantee, actions=[*actions], resource_arns=[arn], conditions=limits
-                )
-            )
-        return combined(grants)
+        return _grant(
+            grantee,
+            [
+                (self.table.table_arn, _READ, limits),
+                (self.table.table_arn, ["dynamodb:DescribeTable"], None),
+                (index_arn(self.table), ["dynamodb:Query"], None),
+            ],
+            [(self.table_key, READ_WITH_KEY)],
+        )
 
     def grant_operate(self, grantee: cdk.aws_iam.IGrantable) -> cdk.aws_iam.Grant:
         """Allow an operator all calls to this acker that the commands of `xorack` make.
@@ -178,38 +190,26 @@ class IAcker(Construct):
         Examples:
             acker.grant_operate(cdk.aws_iam.Role(self, "OnCall", assumed_by=people))
         """
-        check_kind("grantee", grantee)
-        self._check_account("grant_operate", grantee)
+        self._check_reader("grant_operate", grantee, "dynamodb:UpdateItem")
         if self.dead_letters is None:
             raise ValueError(
                 f"grant_operate: {self.node.path} was imported without `dead_letters_arn`; pass it"
             )
-        table, queue, dead = self.table, self.queue, self.dead_letters
-        warn_if_nothing_is_attached(self, grantee, "dynamodb:UpdateItem", table.table_arn)
-        return combined(
+        queue, dead = self.queue, self.dead_letters
+        return _grant(
+            grantee,
             [
-                cdk.aws_iam.Grant.add_to_principal(
-                    grantee=grantee,
-                    actions=[f"{service}:{action}" for action in actions],
-                    resource_arns=[arn],
-                )
-                for arn, service, actions in (
-                    (table.table_arn, "dynamodb", _OPERATE_TABLE),
-                    (index_arn(table), "dynamodb", ("Query",)),
-                    (queue.queue_arn, "sqs", ("GetQueueAttributes", "SendMessage")),
-                    (dead.queue_arn, "sqs", _OPERATE_DEAD_LETTERS),
-                    ("*", "cloudwatch", ("GetMetricStatistics",)),
-                )
-            ]
-            + [
-                key.grant(grantee, *actions)
-                for key, actions in (
-                    (self.table_key, WRITE_WITH_KEY),
-                    (queue.encryption_master_key, SEND_WITH_KEY),
-                    (dead.encryption_master_key, READ_WITH_KEY),
-                )
-                if key is not None
-            ]
+                (self.table.table_arn, _OPERATE, None),
+                (index_arn(self.table), ["dynamodb:Query"], None),
+                (queue.queue_arn, _OPERATE_QUEUE, None),
+                (dead.queue_arn, _OPERATE_DEAD_LETTERS, None),
+                ("*", ["cloudwatch:GetMetricStatistics"], None),
+            ],
+            [
+                (self.table_key, WRITE_WITH_KEY),
+                (queue.encryption_master_key, SEND_WITH_KEY),
+                (dead.encryption_master_key, READ_WITH_KEY),
+            ],
         )
 
     def grant_resume(
@@ -258,13 +258,16 @@ class IAcker(Construct):
             for number, name in enumerate(self.role_names)
         ]
 
-    def _check_account(self, call: str, grantee: cdk.aws_iam.IGrantable) -> None:
+    def _check_reader(self, call: str, grantee: cdk.aws_iam.IGrantable, action: str) -> None:
+        """Check that a grantee can read in the table's account; warn if it takes no policy."""
+        check_kind("grantee", grantee)
         if is_external(grantee, self.table.env.account):
             principal = grantee.grant_principal.policy_fragment.principal_json
             raise ValueError(
                 f"{call}: {principal} cannot read in this account: expected a role, user or group "
                 "of this account, which others may assume"
             )
+        warn_if_nothing_is_attached(self, grantee, action, self.table.table_arn)
 
     def metric(self, name: str, **options: Any) -> cdk.aws_cloudwatch.Metric:
         """Return a metric that the functions emit, by default its sum over five minutes.

@@ -218,7 +218,7 @@ def _mapping(facts: Facts) -> Any:
     filters = first.get("FilterCriteria", {}).get("Filters")
     return f"{first['State']}: up to {first.get('BatchSize')} messages a batch", {
         f"no mapping polls the queue for {target}": not ours,
-        "another function takes messages from the queue": len(mappings) > len(ours),
+        "another function or version takes messages from the queue": len(mappings) > len(ours),
         "it has a filter, so Lambda deletes messages that it does not match": filters,
         f"it is {first['State']}, so it does not poll the queue": first["State"] not in _TRANSIENT,
         f"without {_REPORT}, one bad message repeats its entire batch": _REPORT
