@@ -14,15 +14,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
-from botocore.exceptions import ClientError
-
 from xorack.aws import schema
 from xorack.aws.clock import milliseconds
 from xorack.aws.item import decode, encode
 from xorack.aws.mark_buckets import MarkBuckets
 from xorack.aws.retry import RetryPolicy
-from xorack.aws.table import Item, Table, condition_failed, projection, sdk_retried
-from xorack.core.chain import Chain, Status
+from xorack.aws.table import Item, Table, projection, sdk_retried
+from xorack.core.chain import END_OF_TIME, Chain, Status
 from xorack.core.errors import ConflictError, NotAChainError, StateError, TagNotFound, shown
 from xorack.core.ports import DEFAULT_RETENTION_MS, DueCount, DuePage, OnInvalid
 from xorack.core.transitions import Retentions
@@ -96,24 +94,21 @@ class DynamoDBStore(MarkBuckets):
         old.pop(schema.FORMAT_NAME, None)
         names = {"#key": self.table.partition_key}
         values: Item = {}
-        try:
-            self.table.call(
-                "update_item",
-                Key=self.table.key(after.tag),
-                UpdateExpression=_update_expression(old, new, names, values),
-                ConditionExpression=_condition_expression(before, names, values),
-                ExpressionAttributeNames=names,
-                ExpressionAttributeValues=values,
-                ReturnValuesOnConditionCheckFailure="ALL_OLD",
-            )
-        except ClientError as error:
-            if not condition_failed(error):
-                raise
-            item = error.response.get("Item")
+        refusal = self.table.refusal(
+            "update_item",
+            Key=self.table.key(after.tag),
+            UpdateExpression=_update_expression(old, new, names, values),
+            ConditionExpression=_condition_expression(before, names, values),
+            ExpressionAttributeNames=names,
+            ExpressionAttributeValues=values,
+            ReturnValuesOnConditionCheckFailure="ALL_OLD",
+        )
+        if refusal is not None:
+            item = refusal.response.get("Item")
             # The error has no item if the chain does not exist, or if the database does not return
             # items.
             stored = self._decode(item) if item else self.read([after.tag]).get(after.tag)
-            raise ConflictError(stored, maybe_ours=sdk_retried(error)) from error
+            raise ConflictError(stored, maybe_ours=sdk_retried(refusal)) from refusal
 
     def delete(self, tag: str, *, force: bool = False) -> None:
         """Delete a chain.
@@ -130,27 +125,26 @@ class DynamoDBStore(MarkBuckets):
         names = {"#key": self.table.partition_key, **{f"#{name}": name for name in guards}}
         condition = "attribute_exists(#key)"
         condition += "".join(f" AND attribute_not_exists(#{name})" for name in guards)
-        try:
-            self.table.call(
-                "delete_item",
-                Key=self.table.key(tag),
-                ConditionExpression=condition,
-                ExpressionAttributeNames=names,
-                ReturnValuesOnConditionCheckFailure="ALL_OLD",
-            )
-        except ClientError as error:
-            if not condition_failed(error):
-                raise
-            stored = error.response.get("Item") or next(self.table.read([tag]), {})
-            if any(name in stored for name in guards):
-                raise StateError(
-                    f"tag: {shown(tag)} has ended and its event is not published, so it was not "
-                    "deleted. The sweeper publishes the event within two minutes; retry then"
-                ) from error
-            if stored and not sdk_retried(error):
-                return self.delete(tag, force=force)  # the report was made after the first attempt
-            if not sdk_retried(error):
-                raise TagNotFound(tag) from error
+        refusal = self.table.refusal(
+            "delete_item",
+            Key=self.table.key(tag),
+            ConditionExpression=condition,
+            ExpressionAttributeNames=names,
+            ReturnValuesOnConditionCheckFailure="ALL_OLD",
+        )
+        if refusal is None:
+            return
+        stored = refusal.response.get("Item") or next(self.table.read([tag]), {})
+        if any(name in stored for name in guards):
+            raise StateError(
+                f"tag: {shown(tag)} has ended and its event is not published, so it was not "
+                "deleted. The sweeper publishes the event within two minutes; retry then"
+            ) from refusal
+        if sdk_retried(refusal):
+            return  # the first attempt has deleted the chain
+        if not stored:
+            raise TagNotFound(tag) from refusal
+        self.delete(tag, force=force)  # the report was made after the first attempt
 
     def earlier_retentions(self, *, record: bool = False) -> tuple[Retentions, bool]:
         """Return `Limits.earlier_retentions`, and whether the table knows the current retention.
@@ -172,18 +166,15 @@ class DynamoDBStore(MarkBuckets):
         if not record:
             return earlier, False
         values[":earlier"] = {"S": json.dumps(earlier)}
-        try:
-            self.table.call(
-                "update_item",
-                Key=self.table.key(_RETENTION),
-                UpdateExpression="SET #retention = :retention, #earlier = :earlier",
-                ConditionExpression=condition,
-                ExpressionAttributeNames={"#retention": "retention", "#earlier": "earlier"},
-                ExpressionAttributeValues=values,
-            )
-        except ClientError as error:
-            if not condition_failed(error):
-                raise
+        refusal = self.table.refusal(
+            "update_item",
+            Key=self.table.key(_RETENTION),
+            UpdateExpression="SET #retention = :retention, #earlier = :earlier",
+            ConditionExpression=condition,
+            ExpressionAttributeNames={"#retention": "retention", "#earlier": "earlier"},
+            ExpressionAttributeValues=values,
+        )
+        if refusal is not None:
             # Another instance has recorded the retention first.
             return self.earlier_retentions(record=True)
         return earlier, True
@@ -218,14 +209,7 @@ class DynamoDBStore(MarkBuckets):
         """Return tags of due chains, the earliest first."""
 
         def read(shard: int) -> list[tuple[int, str]]:
-            page = self.table.call(
-                "query",
-                IndexName=schema.DUE_INDEX,
-                KeyConditionExpression="#shard = :shard",
-                ExpressionAttributeNames={"#shard": schema.DUE_SHARD},
-                ExpressionAttributeValues={":shard": {"N": str(shard)}},
-                Limit=limit,
-            )
+            page = self._query_due(END_OF_TIME, shard, None, Limit=limit)
             times = [int(item[schema.DUE_AT]["N"]) for item in page["Items"]]
             return [*zip(times, self._tags(page), strict=True)]
 

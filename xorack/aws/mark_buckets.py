@@ -10,10 +10,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from botocore.exceptions import ClientError
-
 from xorack.aws import schema
-from xorack.aws.table import Item, Table, condition_failed, ttl
+from xorack.aws.table import Item, Table, ttl
 from xorack.core.chain import Chain
 from xorack.core.marks import (
     MARK_KEY_BYTES,
@@ -107,20 +105,15 @@ class MarkBuckets:
         """Update a bucket; return whether the condition was true."""
         text = f"{update} {condition or ''}"
         arguments: dict[str, Any] = {"ConditionExpression": condition} if condition else {}
-        try:
-            self.table.call(
-                "update_item",
-                Key=self.table.key(_key(chain, bucket)),
-                UpdateExpression=update,
-                ExpressionAttributeNames={n: _NAMES[n] for n in _NAMES if n in text},
-                ExpressionAttributeValues=values,
-                **arguments,
-            )
-        except ClientError as error:
-            if not condition_failed(error):
-                raise
-            return False
-        return True
+        refusal = self.table.refusal(
+            "update_item",
+            Key=self.table.key(_key(chain, bucket)),
+            UpdateExpression=update,
+            ExpressionAttributeNames={n: _NAMES[n] for n in _NAMES if n in text},
+            ExpressionAttributeValues=values,
+            **arguments,
+        )
+        return refusal is None
 
 
 def _each(write: Callable[[Bucket], object], buckets: Iterable[Bucket]) -> None:

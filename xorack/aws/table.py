@@ -64,6 +64,16 @@ class Table:
             raise (UnavailableError(error) if is_transient(error) else error) from error
         return response
 
+    def refusal(self, operation: str, **arguments: Any) -> ClientError | None:
+        """Make a call that has a condition; return the error if the condition is false."""
+        try:
+            self.call(operation, **arguments)
+        except ClientError as error:
+            if error_code(error) != "ConditionalCheckFailedException":
+                raise
+            return error
+        return None
+
     def check(self) -> bool:
         """Check with two read-only calls that this table can hold chains.
 
@@ -149,10 +159,6 @@ def projection(partition_key: str, attributes: Sequence[str]) -> dict[str, Any]:
         return {}
     names = {"#key": partition_key, **{f"#{name}": name for name in attributes}}
     return {"ProjectionExpression": ", ".join(names), "ExpressionAttributeNames": names}
-
-
-def condition_failed(error: ClientError) -> bool:
-    return error_code(error) == "ConditionalCheckFailedException"
 
 
 def sdk_retried(error: ClientError) -> bool:
