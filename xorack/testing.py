@@ -11,9 +11,10 @@ import threading
 import time
 import uuid
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from xorack.acker.parents import request_of
 from xorack.client.tracker import Tracker
 from xorack.core.chain import Chain, Status
 from xorack.core.event import event_detail
@@ -59,12 +60,15 @@ class _MemoryQueues:
     def _apply(self, body: str) -> None:
         parsed = parse(body)
         self.rejected += [rejected.reason for rejected in parsed.rejected]
+        self._write(parsed.requests)
+
+    def _write(self, requests: Iterable[Request]) -> None:
         by_tag: dict[str, list[Request]] = defaultdict(list)
-        for request in parsed.requests:
+        for request in requests:
             by_tag[request.tag].append(request)
-        for tag, requests in by_tag.items():
+        for tag, selected in by_tag.items():
             before = self.chains.get(tag)
-            after, outcomes = apply(before, requests, now=self._now, limits=_LIMITS)
+            after, outcomes = apply(before, selected, now=self._now, limits=_LIMITS)
             self.rejected += [f"{tag}: {each.error}" for each in outcomes if each.error]
             if after is not None:
                 self._keep(before, after)
@@ -73,6 +77,8 @@ class _MemoryQueues:
         self.chains[after.tag] = after
         if after.final and not (before and before.final):
             self.events.append(event_detail(after))
+            units = after.parent_units
+            self._write(request_of(after, unit, tag) for unit in units for tag in unit.tags)
 
 
 class MemoryTracker(Tracker):

@@ -1,9 +1,13 @@
 """xorack.testing: a tracker for users' tests, whose acker is in memory."""
 
+import asyncio
+import re
 import subprocess
 import sys
+from pathlib import Path
+from types import SimpleNamespace
 
-from xorack import Tracker, fan_in, fan_out
+from xorack import Tracker, fan_in, fan_out, names_of
 from xorack.testing import MemoryTracker
 
 TEST = """
@@ -47,6 +51,65 @@ def test_a_handler_and_its_fan_out_are_tested_without_aws():
     assert sorted(done) == [0, 1, 2, 2]
     assert (tracker.events[0]["status"], tracker.events[0]["finished"]) == ("acked", 4)
     assert tracker.received("https://work") == {"Records": []}
+
+
+def test_a_chain_may_be_a_unit_of_another_chain():
+    tracker = MemoryTracker()
+    with tracker.step(tracker.start("run", timeout=60)) as step:
+        units = {name: step.child(name) for name in ("a", "b", "c")}
+    files = {name: tracker.start(f"run/{name}", parent=unit) for name, unit in units.items()}
+    for name in ("a", "b"):
+        with tracker.step(files[name]):
+            pass
+    assert tracker.state("run") == "open"
+    tracker.fail(files["c"], "it is corrupt")
+    tracker.pass_time(61)
+    event = tracker.events[-1]
+    assert (event["tag"], event["reason"]) == ("run", "timed out")
+    assert event["children"] == {"acked": 2, "failed": 1, "failed_tags": ["run/c"]}
+    assert tracker.rejected == []
+
+
+PAGE = Path(__file__).parents[2] / "docs" / "workers.md"
+SNIPPETS = re.findall(r"^```python\n(.*?)^```", PAGE.read_text("utf-8"), re.M | re.S)
+
+
+def snippet(word, **names):
+    """Run the snippet of the page that has a word; return its names."""
+    (code,) = (each for each in SNIPPETS if word in each)
+    exec(code, names)
+    return names
+
+
+def test_the_snippets_for_tests_and_asyncio_do_what_the_page_says():
+    tracker = MemoryTracker()
+    test = snippet("def test_a_lost_line", fan_out=fan_out, names_of=names_of)
+    test["test_a_lost_line_is_named"](tracker)
+    work = snippet("asyncio.gather", asyncio=asyncio)["work"]
+    with tracker.step(tracker.start("async", timeout=60)) as step:
+        tokens = [step.child(number) for number in range(3)]
+
+    async def handle(step):
+        await asyncio.sleep(0)
+
+    asyncio.run(work(tracker, tokens, handle))
+    assert (tracker.state("async"), tracker.rejected) == ("acked", [])
+
+
+def test_the_snippets_for_celery_and_rq_finish_the_units_of_their_tasks():
+    tracker, sent = MemoryTracker(), []
+    celery = SimpleNamespace(task=lambda **_: lambda function: function)
+    mail = SimpleNamespace(delay=lambda *arguments: sent.append(arguments))
+    names = {"tracker": tracker, "charge": str.upper, "celery": celery, "send_receipt": mail}
+    with tracker.step(tracker.start("order", timeout=60)) as step:
+        of_celery, of_rq = (step.child(n).to_json() for n in range(2))
+    snippet("@celery.task", **names)["bill"](None, "oil", of_celery)
+    snippet("# of RQ", **names)["bill"]("rope", of_rq)
+    ((receipt, token),) = sent
+    assert (receipt, tracker.state("order")) == ("OIL", "open")
+    with tracker.step(token):
+        pass
+    assert (tracker.state("order"), tracker.rejected) == ("acked", [])
 
 
 def test_time_passes_and_what_is_missing_is_named():
