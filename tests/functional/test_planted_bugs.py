@@ -265,7 +265,7 @@ BUGS = {
     ],
     worker_with_a_name_of_its_own: [
         "5 units finished that no step started: a worker used other names",
-        "5 of these finished, but no step started them",
+        "10 units without a name",
     ],
     worker_that_hangs: [
         "1 of 6 units did not finish: their messages wait, expired or are dead letters in the queue"
@@ -297,7 +297,9 @@ BUGS = {
         "2 late requests",
     ],
     twice_a_day: ["acked: all of its units are finished; 1 repeated create came after its end"],
-    disabled_rule: ["its event is published: if none arrived, check the rule on the bus"],
+    disabled_rule: [
+        "its event is published: if none arrived, xorack doctor examines the rules on the bus"
+    ],
     producer_that_nothing_follows: ["1 message waits in the acker's queue: if it stays"],
 }
 SAID = "why", "reasons", "outstanding", "dead letters", "after end"

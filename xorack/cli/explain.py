@@ -20,7 +20,7 @@ from xorack.cli.options import (
 )
 from xorack.client.names import Candidate
 from xorack.core.errors import TagNotFound
-from xorack.core.text import listed
+from xorack.core.text import listed, plural
 from xorack.ops.browse import SEARCHED
 from xorack.ops.dead_letters import Selector
 from xorack.ops.explain import explain_run, run_prefix
@@ -92,7 +92,10 @@ def _explain_chain(target: Target, tag: str, candidates: Sequence[Candidate], as
     if status is not None and status.chain.status != "acked":
         names = names_of_chain(status, candidates)
         units = sorted(name_text(name) for name in names.values())
-        units += [status.outstanding_note] if status.unstarted_units else []
+        if unnamed := len(status.outstanding) - len(names):
+            units += [f"{plural(unnamed, 'unit')} without a name"] if candidates else []
+        elif status.unstarted_units:
+            units.append(status.outstanding_note)
         facts += listed("outstanding", units)
     screen.print_properties(facts)
     return int(status is None)
