@@ -14,8 +14,8 @@ from uuid import uuid4
 from botocore.config import Config
 
 from bench.harness import Table, interleaved
+from bench.xor_ack_dynamodb import Peer
 from tests.support.in_process import table_definition
-from tests.support.xor_ack_dynamodb import Peer
 from xorack.acker.chain_writer import ChainWriter
 from xorack.acker.consumer import Consumer, Message
 from xorack.acker.outbox import Outbox

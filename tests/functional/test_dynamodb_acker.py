@@ -10,7 +10,6 @@ from botocore.exceptions import ClientError
 
 from tests.support.faults import counted_calls, failing, lost_responses
 from tests.support.threads import in_threads
-from tests.support.xor_ack_dynamodb import Peer
 from xorack import DynamoDBAcker, Stamp, errors, xor
 from xorack.aws.client import CONFIG
 from xorack.aws.retry import RetryPolicy
@@ -99,9 +98,13 @@ def test_delete_frees_the_tag(aws, acker):
     acker.delete("t", force=True)
 
 
-def test_the_first_request_adopts_an_item_of_the_npm_package(aws, client, acker):
-    npm = Peer(client, aws.table_name)
-    npm.create("t", A)
+def put_as_the_npm_package(aws, stamp):
+    item = {"tag": {"S": "t"}, "stamp": {"B": stamp}}
+    aws.client("dynamodb").put_item(TableName=aws.table_name, Item=item)
+
+
+def test_the_first_request_adopts_an_item_of_the_npm_package(aws, acker):
+    put_as_the_npm_package(aws, A)
     with pytest.raises(errors.TagExists):
         acker.create("t", B)
     acker.stamp("t", xor(A, B), finished=1, started=2)  # the counts miss the root
@@ -111,14 +114,14 @@ def test_the_first_request_adopts_an_item_of_the_npm_package(aws, client, acker)
 
 
 def test_the_write_that_adopts_an_item_keeps_the_last_stamp_of_the_npm_package(
-    aws, client, acker, monkeypatch
+    aws, acker, monkeypatch
 ):
-    npm, write = Peer(client, aws.table_name), acker.store.write
-    npm.create("t", A)
+    write = acker.store.write
+    put_as_the_npm_package(aws, A)
 
     def race(before, after):
         monkeypatch.setattr(acker.store, "write", write)
-        npm.stamp("t", C)
+        put_as_the_npm_package(aws, xor(A, C))
         write(before, after)
 
     monkeypatch.setattr(acker.store, "write", race)

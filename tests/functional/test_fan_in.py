@@ -173,11 +173,6 @@ def test_a_table_that_does_not_answer_holds_up_no_work(work, functions, clock, o
     assert acked(functions) == 4
 
 
-def test_to_skip_ended_chains_a_tracker_needs_a_table():
-    with pytest.raises(ArgumentError, match="table_name: None, expected the name of"):
-        fan_in(Tracker("https://queue"), skip_ended=True)
-
-
 def test_threads_share_a_handler_and_each_call_answers_for_its_own_event():
     together, sent = Barrier(2), FakeQueue()
 

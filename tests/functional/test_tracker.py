@@ -230,11 +230,7 @@ def test_a_state_without_a_table_is_refused_in_words(tracker):
             tracker.state("t")
 
 
-PLAIN = Token(5, ("u",), "plain")
 INVALID_CALLS = {
-    "1 to 10000 tokens": lambda tracker, token: tracker.step(),
-    "each unit once": lambda tracker, token: tracker.step(token, str(token)),
-    "one kind": lambda tracker, token: tracker.step(token, PLAIN),
     "resume: a tuple": lambda tracker, token: tracker.start("t", resume=("lambda", "secret")),
     "missing: 5, expected a list": lambda tracker, token: tracker.note(token, "x", missing=5),
     "reason: 5, expected a string": lambda tracker, token: tracker.fail(token, 5),
@@ -293,18 +289,6 @@ def test_the_environment_names_the_queue_and_the_table(monkeypatch):
     assert (tracker.queue_url, tracker.table_name) == ("https://sqs.test/acker", "chains")
     given = Tracker("https://sqs.test/other", table_name="others")
     assert (given.queue_url, given.table_name) == ("https://sqs.test/other", "others")
-
-
-@pytest.mark.parametrize(
-    ("given", "groups"),
-    [({}, ["run", None]), ({"group": None}, [None]), ({"group": "g"}, ["g"])],
-)
-def test_the_group_of_messages_is_the_run_or_the_callers_choice(given, groups):
-    tracker = Tracker("queue", queue := FakeQueue(), **given)
-    with tracker.batch():
-        tracker.start("run/1")
-        tracker.start("alone")
-    assert [entry.get("MessageGroupId") for entry in queue.entries] == groups
 
 
 def test_threads_share_a_tracker(aws, functions):

@@ -177,14 +177,3 @@ def test_a_refused_message_fails_alone_and_touches_no_chain(caplog):
     assert (handled, finished(ours)) == (["mine", "lost"], ["order/17"])
     lines = {(line.levelno, line.message.partition(":")[0]) for line in caplog.records}
     assert lines == {(logging.WARNING, "token refused"), (logging.WARNING, "messages not tracked")}
-
-
-def test_a_token_that_is_lost_does_not_pass_silently(caplog):
-    untracked = {**record("x"), "messageAttributes": {}}
-    with step_of(tracker(), untracked) as step:
-        assert step is None
-    (line,) = caplog.records
-    why = "no token in the attribute or header 'xorack'"
-    assert (line.message, line.why) == (f"messages not tracked: 1 with {why}", why)
-    with pytest.raises(ArgumentError, match="token place: None, expected the attribute"):
-        step_of(tracker(), untracked, required=True)

@@ -1,4 +1,4 @@
-"""The method of the npm package xor-ack-dynamodb, to share a table with and to compare with."""
+"""The method of the npm package xor-ack-dynamodb, to compare with."""
 
 from __future__ import annotations
 
@@ -16,13 +16,6 @@ class Peer:
 
     def __init__(self, client: Any, table: str) -> None:
         self.client, self.table = client, table
-
-    def create(self, tag: str, stamp: bytes) -> None:
-        self.client.put_item(
-            TableName=self.table,
-            Item={schema.TAG: {"S": tag}, "stamp": {"B": stamp}},
-            ConditionExpression="attribute_not_exists(tag)",
-        )
 
     def stamp(self, tag: str, stamp: bytes) -> bytes:
         """XOR a stamp; retry with back-off while other writers are faster."""
