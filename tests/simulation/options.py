@@ -77,6 +77,19 @@ class Options:
         self.late_bus = seed % 16 == 7
         # The bus is down for long, and a callback that failed once is tried again meanwhile.
         self.without_bus = seed % 50 == 41
+        self._draw_chains(random, seed)
+        self._draw_machines(random)
+        self._draw_senders(random)
+        if self.without_bus:
+            self.chains, self.rounds, self.span = 30, 1, 5_000
+            self.spilling_chains, self.months = 0, False
+            self.index_page, self.invocation, self.resume = 2, 30, 0.3
+            self.sweepers, self.sweep_interval = 1, 60_000
+            self.family = self.regrouped = 0
+        # Small runs of marks: chains of some hundred requests fill several levels.
+        self.top_level = random.choice((1, 2))
+
+    def _draw_chains(self, random: Random, seed: int) -> None:
         few, more, many = random.randint(2, 5), random.randint(6, 14), random.randint(25, 45)
         self.chains = pick(random, ((few, 69), (more, 27), (many, 4)))
         # The first chains may have so many requests that marks leave the item.
@@ -92,6 +105,8 @@ class Options:
         self.rounds = 1 if self.chains > 14 else random.choice((1, 1, 2, 2, 3))
         self.reuse_delay = random.choice((0, 0, 0, 70_000, 3_600_000, 20 * DAY_SECONDS * 1000))
         self.span = random.choice((500, 5_000, 60_000))  # time over which senders send
+
+    def _draw_machines(self, random: Random) -> None:
         self.producers = random.choice((1, 2, 3))
         self.direct_callers = random.choice((1, 2))
         self.consumers = random.choice((1, 2, 2, 3, 4))
@@ -103,6 +118,8 @@ class Options:
         self.index_lag = random.choice((0, MAX_INDEX_LAG))
         self.index_page = random.choice((2, 50))
         self.sweep_interval = random.choice((500, 2_000, 10_000, 60_000))
+
+    def _draw_senders(self, random: Random) -> None:
         short = random.choice((0, 10, 10, 300))
         self.timeouts: Weights = ((None, 70), (30 * DAY_SECONDS, 20), ("short", short))
         if self.months:
@@ -118,14 +135,6 @@ class Options:
             self.outage, self.outages = 0.7, (("queues", 70), ("table", 15), ("bus", 15))
         self.idle_timeout = random.choice((0.02, 0.02, 0.05, 0.5))
         self.extend = random.choice((0.04, 0.04, 0.1, 0.5))
-        if self.without_bus:
-            self.chains, self.rounds, self.span = 30, 1, 5_000
-            self.spilling_chains, self.months = 0, False
-            self.index_page, self.invocation, self.resume = 2, 30, 0.3
-            self.sweepers, self.sweep_interval = 1, 60_000
-            self.family = self.regrouped = 0
-        # Small runs of marks: chains of some hundred requests fill several levels.
-        self.top_level = random.choice((1, 2))
 
 
 class Outage(NamedTuple):

@@ -43,26 +43,7 @@ class Oracle:
     def __init__(self, world: World, workloads: list[ChainWorkload]) -> None:
         self.world = world
         self.workloads = {workload.tag: workload for workload in workloads}
-        self.by_mark = {
-            workload.tag: {
-                UNMUTATED_MARK_OF(one.request): one for one in workload.submissions if one.request
-            }
-            for workload in workloads
-        }
-        # Marks of units and of who waits: what else a request leaves.
-        self.unit_marks = {
-            shared_key(mark_key(step_id(unit))) + NO_CONTENT
-            for workload in workloads
-            for one in workload.submissions
-            for unit in one.finishes
-        }
-        self.waiters = {
-            callback_key(form) + NO_CONTENT
-            for workload in workloads
-            for one in workload.submissions
-            for form in one.forms
-            if form and form.resume
-        }
+        self._read_marks(workloads)
         self.attempts: dict[str, dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
         self.over: set[str] = set()
         self.generations: dict[str, list[Model]] = defaultdict(list)
@@ -85,6 +66,27 @@ class Oracle:
         self.to_delete: list[Model] = []
         self.future_until = 0
         self._bodies: dict[str, list[Submission]] = {}
+
+    def _read_marks(self, workloads: list[ChainWorkload]) -> None:
+        """Compute the marks of requests, of units and of callbacks."""
+        self.by_mark = {
+            workload.tag: {
+                UNMUTATED_MARK_OF(one.request): one for one in workload.submissions if one.request
+            }
+            for workload in workloads
+        }
+        submissions = [one for workload in workloads for one in workload.submissions]
+        self.unit_marks = {
+            shared_key(mark_key(step_id(unit))) + NO_CONTENT
+            for one in submissions
+            for unit in one.finishes
+        }
+        self.waiters = {
+            callback_key(form) + NO_CONTENT
+            for one in submissions
+            for form in one.forms
+            if form and form.resume
+        }
 
     def _new_generation(self, tag: str) -> None:
         known = self.generations[tag][-1].tokens if self.generations[tag] else set()
@@ -165,28 +167,40 @@ class Oracle:
         model.marked += len(self.unit_marks.intersection(added))
         others = self.unit_marks if model.final is None else set()
         new = [model.by_mark.get(mark) for mark in added if mark not in others | self.waiters]
+        self._log_write(key, before, after, new)
+        if new and self.world.current is not None:
+            self.world.current.effects += 1
+        write = invariants.Write(model, before, after, new, self.world.now, by, [], len(added))
+        if model.final is None:
+            self._wrote_unfinished(key, write)
+        else:
+            self._wrote_finished(key, write, counted)
+
+    def _log_write(self, key: str, before: Item | None, after: Item, new: list) -> None:
         if self.world.trace is not None:
             names = " ".join(f"+{one.name}" if one else "+?" for one in new)
             states = " -> ".join(text(item, "status") or "-" for item in (before, after))
             pending = ", event pending" if "event_pending" in after else ""
             self.world.log(f"{key} version {number(after, 'version')}: {states} {names}{pending}")
-        if new and self.world.current is not None:
-            self.world.current.effects += 1
-        if model.final is not None:
-            machine = self.world.current
-            if machine is not None:
-                machine.counted[key] = [*map(add, counted, machine.counted[key])]
-                # Marks in buckets are kept for the retention: then a repeat counts as late.
-                kept = self.world.now - (number(model.final, "ended_at") or 0) < RETENTION
-                kept = kept and key not in self.given  # ends of children count as late, too
-                most = self._after_the_end(machine, model) if kept else None
-                self.check(key, invariants.of_counted(machine.counted[key], None, most))
-            write = invariants.Write(model, before, after, new, self.world.now, by, [])
-            self.check(key, invariants.of_finished(write))
-            if "parents_pending" in (before or {}) and "parents_pending" not in after:
-                parents = [self._latest(end.tag) for end in model.ends]
-                self.check(key, invariants.of_given(model, parents, self.world.now))
-            return
+
+    def _wrote_finished(self, key: str, write: invariants.Write, counted: list[int]) -> None:
+        """Check a write of a chain that has ended."""
+        model, machine = write.model, self.world.current
+        if machine is not None:
+            machine.counted[key] = [*map(add, counted, machine.counted[key])]
+            # Marks in buckets are kept for the retention: then a repeat counts as late.
+            kept = self.world.now - (number(model.final, "ended_at") or 0) < RETENTION
+            kept = kept and key not in self.given  # ends of children count as late, too
+            most = self._after_the_end(machine, model) if kept else None
+            self.check(key, invariants.of_counted(machine.counted[key], None, most))
+        self.check(key, invariants.of_finished(write))
+        if "parents_pending" in (write.before or {}) and "parents_pending" not in write.after:
+            parents = [self._latest(end.tag) for end in model.ends]
+            self.check(key, invariants.of_given(model, parents, self.world.now))
+
+    def _wrote_unfinished(self, key: str, write: invariants.Write) -> None:
+        """Apply the requests of a write of a chain that had not ended, and check it."""
+        model, before, new = write.model, write.before, write.new
         until = number(before, "marks_until")
         if until is not None and until < self.world.now and "deadline" not in (before or {}):
             model.may_repeat = True
@@ -200,8 +214,7 @@ class Oracle:
         left = [one for one in batch if one.tag == key and one.request and not model.has(one)]
         texts = [one.text for one in new if one and one.request.op == "create"]
         creates = frozenset[int]().union(*(self._sent_at[text] for text in texts))
-        write = invariants.Write(model, before, after, new, self.world.now, by, left, 0, creates)
-        write = write._replace(added=len(added))
+        write = write._replace(left=left, sent_at=creates)
         self.check(key, invariants.of_unfinished(write))
         if before is None:
             self.check(key, invariants.of_start(write))
@@ -210,7 +223,7 @@ class Oracle:
             chains = [(tag, self.generations[tag]) for u, tag in units if u in model.create.units]
             self.check(key, invariants.of_units(model, chains))
         if write.status in ("acked", "failed"):
-            model.final = after
+            model.final = write.after
             self._expect_end(model)
             if self.world.current is not None:
                 self.world.current.ended[model] = False

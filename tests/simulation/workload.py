@@ -174,26 +174,12 @@ class _ChainBuilder:
         self._add_tree(size, counted=self.happens(options.unit_counts))
         if options.months:
             self._add_old_child(counted=bool(self.submissions[0].request.started))
-        create = self.submissions[0].request
         if months:
             self._add_months()
-        elif create.tolerated_units and self.tolerance.random() < 0.7:
-            self._lose_steps()
-        elif self.happens(options.missing_work):
-            for _ in range(random.choice((1, 1, 2))):
-                if len(self.submissions) > 2:
-                    self.submissions.pop(random.randrange(1, len(self.submissions)))
-        elif route == "queue" and self.happens(options.missing_create):
-            self.submissions.pop(0)
+        else:
+            self._lose_work(route)
         if route == "queue" and not months:
-            if self.happens(options.wrong_counts) or self.tolerance.random() < 0.03:
-                self._miscount()
-            self._add_irregular_requests()
-            self._add_invalid_request()
-            if not spilling:  # marks in buckets do not tell which note was the last
-                self._add_notes()
-            if not reused:
-                self._retry()
+            self._add_disorder(reused=reused, spilling=spilling)
         elif route != "queue":
             self._send_directly(everything=route == "direct")
         if options.months and route == "queue" and self.number:
@@ -205,6 +191,29 @@ class _ChainBuilder:
             self._reuse(route)
         patient = not self.happens(options.impatient)
         return ChainWorkload(self.tag, self.submissions, patient)
+
+    def _lose_work(self, route: str) -> None:
+        """Lose steps, or the create, of some chains."""
+        random = self.random
+        if self.submissions[0].request.tolerated_units and self.tolerance.random() < 0.7:
+            self._lose_steps()
+        elif self.happens(self.options.missing_work):
+            for _ in range(random.choice((1, 1, 2))):
+                if len(self.submissions) > 2:
+                    self.submissions.pop(random.randrange(1, len(self.submissions)))
+        elif route == "queue" and self.happens(self.options.missing_create):
+            self.submissions.pop(0)
+
+    def _add_disorder(self, *, reused: bool, spilling: bool) -> None:
+        """Add what careless or retried senders send to the queue."""
+        if self.happens(self.options.wrong_counts) or self.tolerance.random() < 0.03:
+            self._miscount()
+        self._add_irregular_requests()
+        self._add_invalid_request()
+        if not spilling:  # marks in buckets do not tell which note was the last
+            self._add_notes()
+        if not reused:
+            self._retry()
 
     def _lose_steps(self) -> None:
         """Lose steps of a chain that tolerates some units: also one whose children are finished.
