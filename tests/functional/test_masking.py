@@ -54,20 +54,9 @@ def outputs(functions, stack, xorack, sqs, caplog):
 
 def rejected(secret):
     """Return messages that are rejected: in part invalid, of a used tag, of no version."""
-    again = {"op": "create", "tag": "run/1", "id": "c2", "stamp": "AQ==", "detail": {}}
-    letters = [
-        {**again, "detail": {"Customer": secret}},
-        {**again, "detail": {"Customer": secret}, "timeout": "soon"},
-        {**again, "detail": [{"customer": secret}]},
-        {**again, "detail": secret},
-        {**again, "customer": secret},
-        {**again, "details": {"customer": secret}},
-    ]
-    bodies = [{"version": 1, "requests": letters}, {"version": 2, "requests": letters}]
-    beside = {"version": 2, "requests": [again], "customer": secret, "by": {"customer": secret}}
-    twice = json.dumps({"version": 2, "requests": [again]})
-    twice = twice.replace('"detail": {}', f'"detail": {{"customer": "{secret}"}}, "detail": {{}}')
-    return [*map(json.dumps, [*bodies, beside]), twice]
+    again = {"op": "create", "tag": "run/1", "id": "c2", "stamp": "AQ=="}
+    letters = [{**again, "detail": {"Customer": secret}}, {**again, "customer": secret}]
+    return [json.dumps({"version": version, "requests": letters}) for version in (1, 2)]
 
 
 def test_what_the_acker_masks_is_in_no_output(functions, outputs, monkeypatch):

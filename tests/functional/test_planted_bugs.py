@@ -30,14 +30,8 @@ class Plant:
 
     def consume(self):
         """Let the acker's consumer run until the queue is empty."""
-        url = self.stack.queue_url
-        while received := self.sqs.receive_message(QueueUrl=url, MaxNumberOfMessages=10).get(
-            "Messages"
-        ):
-            bodies = [Message(one["MessageId"], one["Body"]) for one in received]
-            deliver(self.stack, bodies)
-            for one in received:
-                self.sqs.delete_message(QueueUrl=url, ReceiptHandle=one["ReceiptHandle"])
+        received = self.stack.receive_all(self.stack.queue_url)
+        deliver(self.stack, [Message(one["MessageId"], one["Body"]) for one in received])
 
     def split(self, token, *children, send=True):
         """Run the first step: it starts children, and sends its request unless it is killed."""

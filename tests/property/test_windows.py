@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 from contextlib import suppress
 from functools import partial
@@ -16,6 +17,9 @@ from xorack import xor
 from xorack.core.errors import ArgumentError, StateError
 from xorack.spark.windows import ledger
 from xorack.spark.windows.ledger import Range
+
+SCHEDULES = int(os.environ.get("WINDOW_SCHEDULES", "30"))
+"""Number of random schedules: WINDOW_SCHEDULES=1000 runs a thousand."""
 
 
 class Crash(Exception):
@@ -184,14 +188,10 @@ def play(chance: random.Random) -> None:
         assert ledger.WindowStatus.of(window, proved).complete == (name in complete)
 
 
-@pytest.mark.parametrize("examples", [30, pytest.param(300, marks=pytest.mark.slow)])
-def test_any_interleaving(examples):
-    @settings(max_examples=examples)
-    @given(st.integers(0, 2**32))
-    def any_seed(seed):
-        play(random.Random(seed))
-
-    any_seed()
+@settings(max_examples=SCHEDULES)
+@given(st.integers(0, 2**32))
+def test_any_interleaving(seed):
+    play(random.Random(seed))
 
 
 @pytest.mark.parametrize("kept", ["near", "far"])
@@ -259,9 +259,8 @@ def rewind(chance: random.Random) -> None:
         assert not status.complete or rows & {*range(start, end)} <= written
 
 
-@pytest.mark.parametrize("seeds", [300, pytest.param(6_000, marks=pytest.mark.slow)])
-def test_what_a_batch_lost_is_no_gap_of_the_next_one(seeds):
-    for seed in range(seeds):
+def test_what_a_batch_lost_is_no_gap_of_the_next_one():
+    for seed in range(10 * SCHEDULES):
         rewind(random.Random(seed))
 
 

@@ -28,6 +28,7 @@ CAUGHT_BY = {
     "a child finishes its parents' unit before it has ended": 6,
     "a child finishes its parents' unit again and again": 6,
     "one page of the index a shard serves all reports": 91,
+    "a retried task is not resumed": 149,
 }
 """Seeds of mutants that few schedules catch, or that one schedule must always catch."""
 

@@ -65,30 +65,6 @@ def test_a_chain_is_as_old_as_the_message_of_its_create():
     assert event_detail(ended)["duration_ms"] == DAY
 
 
-@pytest.mark.parametrize(
-    ("missing", "early", "tolerated", "cells", "status"),
-    [
-        (1, 0, 1, 16, "acked"),
-        (16, 0, 16, 16, "acked"),
-        (64, 0, 64, 64, "acked"),
-        (17, 0, 16, 16, "failed"),
-        (2, 1, 2, 16, "failed"),
-        (31, 30, 1, 16, "failed"),
-        (1_001, 981, 16, 16, "failed"),
-        (10_001, 9_951, 64, 64, "failed"),
-    ],
-)
-def test_a_chain_is_tolerated_only_if_its_stamp_names_all_that_is_outstanding(
-    missing, early, tolerated, cells, status
-):
-    """Finishes whose start was lost hide as many units from the counts."""
-    units, others = range(1, missing + 1), range(20_001, 20_001 + early)
-    lost = [stamp("s", sum_of(others, cells), finished=early)] if early else []
-    left = create(stamp=sum_of(units, cells), started=missing, tolerated_units=tolerated)
-    chain = expire(run(left, *lost)[0], NOW + 2 * DAY)
-    assert (chain.status, chain.tolerated) == (status, status == "acked")
-
-
 def test_a_sweep_looks_at_chains_that_hide_units_in_little_time():
     """A long search for their names took 40 ms a chain, and a sweep of 1,200 chains 46 s."""
     rng = random.Random(1)
