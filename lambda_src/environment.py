@@ -23,7 +23,7 @@ from xorack.aws.callbacks import CALLBACK_SERVICES, CallbackSender
 from xorack.aws.client import BoundedClient, config_of, make_client
 from xorack.aws.dynamodb_store import DynamoDBStore
 from xorack.aws.eventbridge import BusCheck, EventBus
-from xorack.aws.naming_time import NamingTime
+from xorack.aws.naming_time import CONSUMERS_SHARE, NamingTime
 from xorack.aws.retry import RetryPolicy
 from xorack.core.budget import Budget, TimeOuts
 from xorack.core.chain import EVENT
@@ -237,7 +237,7 @@ class Invocation:
             process.earlier_retentions, process.retention_recorded = retry.call(read)
         return self._writer(self.writes)
 
-    def make_outbox(self, writer: ChainWriter) -> Outbox:
+    def make_outbox(self, writer: ChainWriter, naming_share: float = CONSUMERS_SHARE) -> Outbox:
         """Make the outbox of the second step.
 
         Its writes count together with the writes of the first step.
@@ -246,7 +246,7 @@ class Invocation:
         store = process.store(self._client("dynamodb", budget))
         marker = self._writer(budget)
         marker.stats = writer.stats
-        naming = NamingTime(budget)
+        naming = NamingTime(budget, naming_share)
         bus = EventBus(
             process.settings.event_bus_name,
             self._client("events", budget),

@@ -11,6 +11,7 @@ from aws_lambda_powertools.metrics import MetricUnit
 
 from lambda_src.environment import SERVICE, Invocation, process
 from xorack.acker.sweeper import Sweeper
+from xorack.aws.naming_time import SWEEPERS_SHARE
 from xorack.aws.schema import METRIC_NAMESPACE, Metric
 from xorack.core.chain import NEVER_CREATED, TIMED_OUT
 
@@ -23,7 +24,7 @@ _ATTEMPTS = 10
 def build(invocation: Invocation) -> Sweeper:
     """Build the sweeper of one invocation."""
     writer = invocation.make_writer()
-    return Sweeper(writer, invocation.make_outbox(writer))
+    return Sweeper(writer, invocation.make_outbox(writer, SWEEPERS_SHARE))
 
 
 @metrics.log_metrics

@@ -3,6 +3,7 @@
 `SlowFunctions` asserts after every invocation that it ended within its time.
 """
 
+import json
 import random
 
 import pytest
@@ -161,6 +162,29 @@ def test_a_sweep_of_a_dead_bus_counts_all_pending_events_and_reads_few(functions
     assert figures["EventsPublished"] > 500
     assert figures["EventsPublished"] + figures["EventsPendingAfterSweep"] == 2_000
     assert figures["SweepsIncomplete"] == 1  # time ran out
+
+
+@pytest.mark.parametrize(("naming", "published"), [(0.02, 1_000), (0.1, 300)])
+def test_a_sweep_names_units_while_it_has_time(functions, monkeypatch, naming, published):
+    """A sweep that could name no more units counted as complete, and 33 of 60 s were left."""
+    due_chains(functions, 1_000)
+    due_chains(functions, 300, "easy", **PENDING)
+    entry = EventBus.entry
+
+    def slow_entry(self, chain):
+        functions.clock.spend(naming if chain.status == "failed" else 0)
+        return entry(self, chain)
+
+    monkeypatch.setattr(EventBus, "entry", slow_entry)
+    functions.table.write_seconds = 0.001
+    figures = functions.sweep()
+    assert figures["ChainsTimedOut"] == 1_000
+    tags = [json.loads(event)["tag"] for event in functions.bus.events]
+    assert sum(tag.startswith("easy") for tag in tags) == 300
+    assert published <= len(tags) - 300 <= 1_000
+    left = 1_300 - len(tags)
+    assert figures["EventsPendingAfterSweep"] == left
+    assert figures["SweepsIncomplete"] == (left > 0)
 
 
 @pytest.mark.parametrize(("seconds", "longest"), [(10, 10 / 6), (60, 6), (900, 6)])

@@ -238,6 +238,8 @@ class Sweeper:
                 self.result.ended[parent.status if parent.status == "acked" else "child"] += 1
             since = min((chain.ended_at or 0 for chain in pending), default=None)
             self.result.add_pending(len(pending), since)
+            if any(failure.kind == "no_time" for failure in reports.pending.values()):
+                self.result.complete = False
         failed = any(failure.kind == "outage" for failure in reports.pending.values())
         return not failed or len(pending) < len(chains)
 

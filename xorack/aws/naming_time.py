@@ -10,9 +10,12 @@ from typing import Any
 from xorack.core.budget import Budget
 from xorack.core.chain import Chain
 
-_SHARE = 0.25
-"""The share of an invocation's time. Senders can choose ids that take long to name; the next sweep
+CONSUMERS_SHARE = 0.25
+"""The share of the consumer's time. Senders can choose ids that take long to name, and a sweep
 continues with their chains."""
+SWEEPERS_SHARE = 0.75
+"""The share of the time that a sweep has left when it publishes events. Its other work is done by
+then, and the rest is for the events that name no units."""
 
 
 class NamingTime:
@@ -21,13 +24,13 @@ class NamingTime:
     Publishers and threads may share an object.
     """
 
-    def __init__(self, budget: Budget) -> None:
-        self._budget = budget
+    def __init__(self, budget: Budget, share: float = CONSUMERS_SHARE) -> None:
+        self._budget, self._share = budget, share
         self._lock = threading.Lock()
 
     @cached_property
     def _seconds_left(self) -> float:
-        return _SHARE * self._budget.left()
+        return self._share * self._budget.left()
 
     def in_time(self, chain: Chain, make: Callable[[Chain], Any]) -> Any:
         """Make a chain's report; return None if there is not enough time."""
