@@ -17,7 +17,7 @@ from tests.support.mutants import Replaced
 from xorack.core import event
 from xorack.local.isolation import isolated
 
-# No deadline: a busy machine must not fail a test, and no property is about time.
+# No deadline: a busy machine must not fail a test, and no property concerns time.
 settings.register_profile("xorack", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("xorack")
 
@@ -46,7 +46,7 @@ def _no_real_aws() -> Iterator[None]:
 
 @pytest.fixture(autouse=True, scope="session")
 def _events_have_their_schema() -> Iterator[None]:
-    """Hold the schema against every event that a test makes in this process."""
+    """Validate every event that a test makes in this process against the schema."""
     schema = json.loads((Path(event.__file__).parents[1] / "aws/event.schema.json").read_text())
     check = Draft202012Validator(schema).validate
 

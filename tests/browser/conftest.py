@@ -1,4 +1,4 @@
-"""A headless browser, beside the fixtures of the page that tests/functional has."""
+"""A headless browser, and the fixtures of tests/functional for the page."""
 
 import pytest
 

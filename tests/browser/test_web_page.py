@@ -1,4 +1,4 @@
-"""The pages of `xorack web` in headless Chromium: live, by keyboard, and no text runs."""
+"""The pages of `xorack web` in headless Chromium: updates, the keyboard, and escaped texts."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def colours_with_contrast(page) -> set[str]:
 
 @pytest.fixture
 def problems():
-    """Errors of the pages' script, and what their content security policy blocked."""
+    """Errors of the pages' script, and resources that their content security policy blocked."""
     return []
 
 

@@ -1,1 +1,1 @@
-"""What clients in every language do, as data."""
+"""Scenarios that clients in every language must follow, as data."""

@@ -1,6 +1,7 @@
-"""The client of Python runs scenarios: reads them from standard input, prints what each call did.
+"""The client of Python runs scenarios: reads them, and prints the outcome of each call.
 
-What a scenario sends goes to the acker's queue, too, if there is one.
+Scenarios come from standard input. Messages of a scenario go to the
+acker's queue, too, if there is a queue.
 """
 
 import base64
@@ -24,7 +25,7 @@ from xorack.client.fan_in import step_of
 from xorack.client.token import Token
 from xorack.core.errors import XorAckError
 
-# Values that JSON has no form of.
+# Values that JSON cannot express.
 VALUES = {
     "$integer": int,
     "$float": float,
@@ -56,7 +57,7 @@ def error_of(raised):
 
 
 class AWS:
-    """A client of SQS and DynamoDB that keeps what it sends; it may refuse."""
+    """A client of SQS and DynamoDB that keeps all entries that it gets; it may refuse entries."""
 
     def __init__(self, queue_url):
         self.sent, self.groups, self.messages, self.answers, self.statuses = [], [], [], [], {}
@@ -225,7 +226,7 @@ class Program:
 
 
 def outcome_of(program, call, queue=(), statuses=None, **given):
-    """Return what a call returned, or the field of an invalid argument, or another error's name."""
+    """Return a call's result, or the field of an invalid argument, or another error's name."""
     program.aws.answers, program.aws.statuses = [*queue], statuses or {}
     arguments = {"name" if key == "as" else key: value for key, value in given.items()}
     try:

@@ -1,6 +1,6 @@
-"""Clients in every language do what the scenarios say, and their chains end so.
+"""Clients in every language follow the scenarios, and their chains end as the scenarios say.
 
-What a client sent reaches the acker twice and in any order.
+A client's messages reach the acker twice and in any order.
 """
 
 import functools
@@ -156,7 +156,7 @@ def chains_after(bodies, seed):
 
 
 def run(client, scenarios, queue_url="acker", **environ):
-    """Run scenarios that are prepared by a client; return what each has done."""
+    """Run prepared scenarios in a client; return the outcome of each."""
     environ = {**os.environ, "PYTHONPATH": str(FOLDER.parents[1]), **environ}
     environ.pop("XORACK_TOKEN_KEY", None)
     text = json.dumps({"scenarios": scenarios, "queue_url": queue_url})

@@ -1,4 +1,4 @@
-"""The npm package: what it holds, where it works from, and its types."""
+"""The npm package: its files, the folders from which it works, and its types."""
 
 import hashlib
 import json
@@ -158,7 +158,7 @@ def test_the_package_works_from_a_path_with_the_sdk_of_the_program(linked):
 
 
 def test_a_node_that_is_too_old_is_named(linked):
-    """Map.groupBy is what Node 20 lacks."""
+    """Node 20 has no Map.groupBy."""
     program = "delete Map.groupBy; import('xorack').catch((error) => console.log(error.message))"
     version = call(node(), "--version").strip()
     said = call(node(), "--eval", program, cwd=linked)

@@ -1,4 +1,4 @@
-"""`make demo` as its user sees it: the embedded AWS, the stack, the Spark jobs."""
+"""`make demo` as its user runs it: the embedded AWS, the stack, the Spark jobs."""
 
 import json
 import re
@@ -30,7 +30,7 @@ def database(tmp_path):
 
 
 def demo(work, *arguments, **environ):
-    """Run it without a terminal; return the process, and the JSON of the event that it shows."""
+    """Run the demo without a terminal; return the process, and the JSON of the printed event."""
     # The small jobs end sooner when Java compiles less.
     environ = {"JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1", **environ}
     done = python("-m", "demo", f"--work={work}", *map(str, arguments), **environ)

@@ -1,4 +1,4 @@
-"""`xorack doctor` in the embedded AWS: each thing is broken in turn, and just its line fails."""
+"""`xorack doctor` in the embedded AWS: a test breaks a resource, and only its line fails."""
 
 import json
 from contextlib import contextmanager, suppress
@@ -95,7 +95,7 @@ def check(stack):
 
 
 def test_a_healthy_stack_passes_every_check_and_loses_nothing_under_load(examined):
-    """As its user starts it; nothing of it stays but the chains."""
+    """The doctor runs as its user starts it; only its chains stay."""
     arguments = ("--load", "100/s", "--for", "6", "--yes")
     done = python("-m", "xorack.cli", "doctor", *arguments, **examined.aws.environ())
     assert done.returncode == 0, done.stdout + done.stderr
@@ -112,7 +112,7 @@ def test_a_healthy_stack_passes_every_check_and_loses_nothing_under_load(examine
     assert not examined.client("sqs").list_queues(QueueNamePrefix="doctor-").get("QueueUrls")
 
 
-# -- breaks that are undone ------------------------------------------------------------------------
+# -- faults that are undone ------------------------------------------------------------------------
 
 
 @contextmanager
@@ -393,7 +393,7 @@ def test_a_break_is_named_by_its_line_alone(examined, name):
     assert checks[line]["advice"]
 
 
-# -- what cannot be undone -------------------------------------------------------------------------
+# -- faults that cannot be undone ------------------------------------------------------------------
 
 
 def remove_alias(stack):
@@ -485,7 +485,7 @@ def test_a_sweeper_that_fails_is_quoted(examined, doctor, monkeypatch):
     with variables(examined, "SweeperName", RETENTION_SECONDS="soon"):
         status, checks = doctor()
     assert status == 1
-    # The schedule may invoke it meanwhile, which Lambda counts as an error.
+    # The schedule may invoke the sweeper during the test, which Lambda counts as an error.
     assert failed(checks) - {"last errors"} == {"failed chain"}
     assert "not ended: open" in checks["failed chain"]["finding"]
     assert "RETENTION_SECONDS: 'soon'" in checks["failed chain"]["finding"]

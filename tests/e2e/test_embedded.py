@@ -1,4 +1,4 @@
-"""The embedded AWS behaves as AWS does, as far as the stack needs it, and leaves nothing behind."""
+"""The embedded AWS behaves as AWS does, as far as the stack needs it, and leaves no files."""
 
 import json
 import socket
@@ -110,7 +110,7 @@ def dead_letters(stack):
 
 
 def waiting(stack):
-    """How many messages are in the queue, those that a function has received included."""
+    """Return how many messages are in the queue, those that a function has received included."""
     names = ["ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible"]
     of = {"QueueUrl": stack.queue_url, "AttributeNames": names}
     return sum(map(int, stack.client("sqs").get_queue_attributes(**of)["Attributes"].values()))

@@ -19,7 +19,7 @@ BROKEN = 617
 
 @pytest.fixture(scope="module")
 def stack(embedded_aws, tmp_path_factory):
-    """The example's stack: what fails comes again at once, and no chain times out by itself."""
+    """Deploy the example: failed messages are redelivered at once, and no chain times out."""
     out = tmp_path_factory.mktemp("cdk")
     context = json.loads((EXAMPLE / "cdk.json").read_text())["context"]
     context |= {"timeout_seconds": 3600, "retry_seconds": 2}

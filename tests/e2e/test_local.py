@@ -1,4 +1,4 @@
-"""`xorack local`: the stack stays up in the background, and nothing stays after its end."""
+"""`xorack local`: the stack runs in the background, and no file or process stays after its end."""
 
 import os
 import shlex
@@ -37,7 +37,7 @@ def home():
 
 @pytest.fixture
 def running():
-    """One that runs, empty or not."""
+    """A stack that runs, with or without chains."""
     return background.start()[0]
 
 

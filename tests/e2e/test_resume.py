@@ -14,7 +14,7 @@ ROLE = "arn:aws:iam::000000000000:role/any"
 
 
 def outcome_of(stack, tag):
-    """Wait until the table says that whoever waits was resumed; return the chain's status."""
+    """Wait until the table says that the waiting task was resumed; return the chain's status."""
 
     def resumed():
         item = item_of(stack, tag) or {}

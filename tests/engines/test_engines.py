@@ -1,4 +1,4 @@
-"""Second opinions: chains on other implementations of DynamoDB, by consumers that compete.
+"""Consumers that compete write chains to other implementations of DynamoDB.
 
 ENGINES_SEED and ENGINES_CHAINS select other chains and faults.
 """

@@ -1,4 +1,4 @@
-"""Whoever waits is resumed: the calls, as the models of the services define them."""
+"""Calls that resume the task that waits for a chain, as the services' models define them."""
 
 import json
 

@@ -27,7 +27,7 @@ LONG = malformed(INVALID).replace('"two', "9" * 5000 + ', "x": "')
 
 
 def shown(lines):
-    """Return what `show` prints of one message, by name; further lines are joined."""
+    """Return the lines that `show` prints of a message, by name; further lines are joined."""
     return {name: "\n".join(filter(None, those)) for name, those in named_lines(lines).items()}
 
 

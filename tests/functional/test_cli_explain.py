@@ -18,7 +18,7 @@ RUN = "2026-01-31"
 
 
 def lines_of(result):
-    """Return what is printed, by name: a list of lines each."""
+    """Return the printed lines by name: a list for each."""
     status, out, err = result
     assert (status, err) == (0, [])
     return named_lines(out)
@@ -26,7 +26,7 @@ def lines_of(result):
 
 @pytest.fixture
 def run(stack):
-    """Orders of a run: those of the EU have no bill, and failed."""
+    """Orders of a run: the orders of the EU have no bill, and failed."""
     tracker, requests = Tracker(stack.queue_url), []
     for number in range(40):
         country = "eu" if number % 4 == 0 else "us"
@@ -89,7 +89,7 @@ def test_unfinished_chains_and_runs_without_chains(stack, xorack):
 
 @pytest.mark.parametrize("tag", [TAG, "order/\x1b[2J17"])
 def test_a_step_that_ran_twice_is_shown_on_its_chain(stack, xorack, sqs, monkeypatch, tag):
-    """The words are in the dead letter of the rejected request: the chain does not know them."""
+    """The error's words are in the dead letter of the rejected request, not in the chain."""
     command = "show"
     assert_error(xorack(command, "none"), 1, "tag: 'none' does not exist")
     tracker, token = Tracker(stack.queue_url), Token(unit_id(tag), (tag,))

@@ -38,8 +38,9 @@ def test_the_first_screen_in_a_terminal(stack, xorack, monkeypatch):
     assert shown["cause"][0] == "6 failed of run run: row … is bad"
     assert shown["last hour"][0] == "8 created, 1 acked, 6 failed"
     assert shown["last hour"][1].endswith("█| at most 1 a minute")
-    assert TAG in out[-1]  # the nearest deadline
-    # A consumer that takes nothing, and a chain past its deadline.
+    assert (
+        TAG in out[-1]
+    )  # the nearest deadline A consumer that takes no messages, and a chain past its deadline.
     start(stack, "late", timeout=0.001)
     monkeypatch.setattr(backlog.QueueAge, "_read", lambda *_: 840_000)
     status, out, _ = xorack("status")

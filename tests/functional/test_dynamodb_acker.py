@@ -1,4 +1,4 @@
-"""The direct API over a table: the npm package ``xor-ack-dynamodb``, and what goes beyond it."""
+"""The direct API over a table: the calls of the npm package ``xor-ack-dynamodb``, and more."""
 
 import json
 import time

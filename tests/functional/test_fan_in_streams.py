@@ -1,4 +1,4 @@
-"""Fan-in over events as AWS's services send them: what fails blocks what is behind it."""
+"""Fan-in over events as AWS's services send them: a failed record blocks the records behind it."""
 
 import base64
 import json
@@ -69,7 +69,7 @@ def started(tracker, service, tag="é/t"):
 
 @pytest.mark.parametrize("service", ORDERED)
 def test_steps_that_cannot_be_sent_take_what_is_behind_them_along(tracker, functions, service):
-    """Also what made no request: it must not be done with before what is in front of it."""
+    """A record without a request fails, too: it must not succeed before those in front of it."""
     event = started(tracker, service)
     with_token_at = records_in(event)[1]
     for record in (records_in(event)[0], records_in(event)[2]):
@@ -87,7 +87,7 @@ def test_steps_that_cannot_be_sent_take_what_is_behind_them_along(tracker, funct
 
 
 def test_the_data_of_a_stream_is_a_body(tracker):
-    """By default what a customer may have written holds no token."""
+    """By default, data that a customer may have written holds no token."""
     with pytest.raises(
         ArgumentError, match="bodies: False, expected True, because a Kinesis record"
     ):

@@ -1,4 +1,4 @@
-"""What each command prints with --json, by docs/commands.schema.json: every field, no other."""
+"""Each command prints with --json exactly the fields of docs/commands.schema.json."""
 
 import json
 

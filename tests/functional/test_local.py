@@ -1,4 +1,4 @@
-"""`xorack local` without its process: what it finds, says and exports."""
+"""`xorack local` without its process: the stacks that it finds, its messages and its variables."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def home(tmp_path, monkeypatch):
 
 @pytest.fixture
 def ended(home):
-    """The files of one whose process has ended."""
+    """The files of a stack whose process has ended."""
     home.mkdir(parents=True)
     (home / "running").write_text(f"{STATE.pid}\n")
     (home / "state.json").write_text(json.dumps(dataclasses.asdict(STATE)))
@@ -53,7 +53,7 @@ def ended(home):
 
 @pytest.fixture
 def running(ended):
-    """The files of one that runs and does not respond; the test holds the process's lock."""
+    """The files of a stack that runs and does not respond; the test holds the process's lock."""
     with (ended / "running").open() as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield ended

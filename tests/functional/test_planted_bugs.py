@@ -1,4 +1,4 @@
-"""Bugs of producers, workers and operation: `xorack explain` says what leads to each."""
+"""Bugs of producers, workers and operators: the answer of `xorack explain` leads to each bug."""
 
 import json
 from datetime import datetime, timedelta, timezone
@@ -112,7 +112,7 @@ def worker_with_a_name_of_its_own(plant):
 
 
 def worker_that_hangs(plant):
-    """The same is seen if a message expires, or is never sent back from a dead-letter queue."""
+    """A message that expires, or stays in a dead-letter queue, has the same effect."""
     for token in plant.split(plant.tracker.start(TAG, timeout=3600), *LINES)[1:]:
         plant.work(token)
     plant.later(TAG)
@@ -298,7 +298,7 @@ BUGS = {
 }
 SAID = "why", "reasons", "outstanding", "dead letters", "after end"
 LEADS = {
-    # What would lead away from the cause, and was said.
+    # Statements that would lead away from the cause.
     swallowed_messages: ["silent", "none of its"],
     job_that_did_not_finish: ["child", "workers"],
     job_of_a_run_that_did_not_finish: ["child", "workers"],

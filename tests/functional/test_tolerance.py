@@ -1,4 +1,4 @@
-"""Tolerated units, from the tracker to what operators see."""
+"""Tolerated units, from the tracker to the operators' commands."""
 
 import json
 

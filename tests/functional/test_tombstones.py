@@ -1,4 +1,4 @@
-"""Retentions that change, and deletions; the simulation holds all else of ended chains."""
+"""Retentions that change, and deletions; the simulation tests the other laws of ended chains."""
 
 import time
 

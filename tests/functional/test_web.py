@@ -1,4 +1,4 @@
-"""The server of `xorack web` over moto in process: what it shows, changes and rejects."""
+"""The server of `xorack web` over moto in process: its pages, changes and rejections."""
 
 import html
 import json

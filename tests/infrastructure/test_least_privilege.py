@@ -144,7 +144,7 @@ def test_readers_name_all_attributes_but_the_token_and_writers_keep_it(deployed,
         assert unfinished_tags(store, RunChains("none"), pytest.fail) == []
     assert all(names <= {*allowed} for names in read)
     assert read[0] == {*allowed}
-    # What changes a chain reads all of it, so whoever waits is resumed.
+    # A change of a chain reads the whole item, so a task that waits is resumed.
     change_chain(store, Request.fail("a", "f", "stop"))
     assert deployed.item("a")["resume_pending"] == {"N": "1"}
     assert "secret-token" in deployed.item("a")["resume"]["S"]

@@ -1,4 +1,4 @@
-"""What the policies forbid: use by other services, other accounts, or the functions' own code."""
+"""The policies forbid use by other services, other accounts, or the functions' own code."""
 
 import json
 from typing import Any

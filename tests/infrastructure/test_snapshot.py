@@ -1,8 +1,8 @@
-"""snapshot.txt has the default template, property by property, and what settings change of it.
+"""snapshot.txt has the properties of the default template, and the properties that settings change.
 
-A change of a template changes that file in the same commit, and its diff is what CloudFormation
-does: `SNAPSHOT=write python -m pytest -n 0 tests/infrastructure/test_snapshot.py` writes it. What a
-new snapshot must not break has tests in the other files.
+A change of a template changes that file in the same commit, and its diff shows what CloudFormation
+does. `SNAPSHOT=write python -m pytest -n 0 tests/infrastructure/test_snapshot.py` writes it. The
+other files test the properties that a new snapshot must keep.
 """
 
 import json

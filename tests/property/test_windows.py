@@ -37,7 +37,7 @@ class Store:
         return list(self.opened.values())
 
     def proofs(self):
-        """List them one by one: some may be kept meanwhile, and one is passed over."""
+        """List the proofs one by one: another process may keep a proof between two steps."""
         found = []
         for place in [(stream, slot) for stream in "ab" for slot in (0, 1)]:
             self.step()
@@ -98,7 +98,7 @@ class World:
         return batches
 
     def step(self):
-        """Die, let somebody else do something, or go on."""
+        """Die, let another process take a step, or go on."""
         if self.chance.random() < 0.1:
             raise Crash
         if self.chance.random() < 0.3:

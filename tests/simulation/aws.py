@@ -1,7 +1,7 @@
 """Queues, a bus and a table with the guarantees of AWS and no more, behind a boto3-like client.
 
-The table is in `table`; its batches are partial. The queue: at-least-once delivery in any order,
-with a visibility time-out. The bus: entries fail one by one. `Client` injects the faults.
+The queue delivers at least once, in any order, with a visibility time-out. Entries to the bus fail
+one by one. The table is in `table`; a batch read may return a part. `Client` injects the faults.
 """
 
 import json
@@ -69,7 +69,7 @@ class Queue:
         return None if wait <= 0 else min(max(wait, 100), 5000)
 
     def receive(self, machine: Machine) -> list[Message]:
-        """Receive some visible messages in any order; by a fault also some in flight."""
+        """Receive visible messages in any order; after a fault, also messages in flight."""
         now, random = self.world.now, self.world.random
         messages = self.messages.values()
         available = [message for message in messages if message.visible_at <= now]
@@ -89,7 +89,7 @@ class Queue:
         return received
 
     def delete(self, machine: Machine, message: Message) -> None:
-        """Delete a processed message; by a fault it stays."""
+        """Delete a processed message; after a fault, the message stays."""
         self.oracle.deleted(message.body)
         if self.world.fault("delete", machine) is None:
             self.messages.pop(message.id, None)
@@ -103,7 +103,7 @@ class Queue:
 
 
 class AWS:
-    """Table, queues and bus: a method for each operation. A degraded call leaves out a part."""
+    """Table, queues and bus: a method for each operation. A degraded call processes only a part."""
 
     def __init__(self, world: World, options: Options, oracle: Oracle, *, refuses: bool) -> None:
         self.random = world.random
@@ -201,7 +201,7 @@ class AWS:
         return world.faultless or world.now >= self.bus_begins_at
 
     def describe_event_bus(self) -> dict:
-        """Describe the bus, without faults, because how often depends on the cache alone."""
+        """Describe the bus, without faults: only the cache decides how often this is called."""
         if not self.has_bus:
             raise failure("ResourceNotFoundException", "describe_event_bus", 400)
         return {}
@@ -244,7 +244,7 @@ class AWS:
         return {}
 
     def _refuses(self, report: str, key: str, detail: dict, status: str) -> bool:
-        """Tell if a service refuses a report until faults end: a quarter, by the hash of a key."""
+        """Return whether a service refuses a report until faults end: a quarter of the keys."""
         world = self.table.world
         if world.faultless or not self.refuses or zlib.crc32(key.encode()) % 4:
             return False

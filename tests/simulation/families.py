@@ -1,7 +1,8 @@
 """Families of chains: chains that are units of others, on three levels or many of one parent.
 
-What a chain gives its parents is no request of a sender: the oracle expects it once the chain ends.
-Some families are a cycle, which ends by deadlines. Some use all or a few of their tags again.
+When a chain ends, the acker sends a finish to its parents. No sender sends that finish, so the
+oracle expects it at the end of the chain. Some families are a cycle, which ends by deadlines. Other
+families use all or a few of their tags again.
 """
 
 from dataclasses import replace

@@ -36,11 +36,11 @@ _CHANGES_AFTER_THE_END = {
 
 
 class Write(NamedTuple):
-    """A write of a chain; the model of an unfinished one has the new requests already.
+    """A write of a chain; the model of an unfinished chain has the new requests already.
 
     Attributes:
         left: Requests to the chain in the writer's batch that have not taken effect.
-        added: Marks that it adds.
+        added: Marks that the write adds.
         sent_at: When messages with its create were sent.
     """
 
@@ -60,11 +60,11 @@ class Write(NamedTuple):
 
     @property
     def expired(self) -> bool:
-        """True if it ends the chain by time."""
+        """True if the write ends the chain because its time is over."""
         return self.status in ("acked", "failed") and self.status != self.model.status
 
     def is_now(self, time: int | None) -> bool:
-        """Tell if a written time is the time of the write, as far as clocks agree."""
+        """Return whether a written time is the time of the write, as far as clocks agree."""
         return time is not None and -_LONGEST_CALL <= time - self.now <= MAX_SKEW + MAX_INDEX_LAG
 
 
@@ -258,7 +258,7 @@ def _refusals(write: Write) -> Statements:
     at_once = (0, number(after, "ended_at") + PUBLISH_GRACE_MS)
     times = [new.get(one, at_once)[1] for one, name in pending.items() if name in after]
     at, due_at = min(times, default=None), number(after, "due_at")
-    # Whoever waits anew is answered at once: the sweeper comes later.
+    # A task that waits after the end is answered at once: the sweeper comes later.
     latest = write.now + PUBLISH_GRACE_MS + MAX_SKEW if at and "resume_sent_at" in after else 0
     ended_at = number(after, "ended_at")  # a sweep reports at once what it has ended
     holds = due_at in (at, at and ended_at) or (
@@ -282,7 +282,7 @@ def of_units(model: Model, children: list[tuple[str, list[Model]]]) -> Statement
 
 
 def of_given(model: Model, parents: list[list[Model]], now: int) -> Statements:
-    """State what holds when the report to its parents is marked as made.
+    """State what holds when a chain's report to its parents is marked as made.
 
     `parents` are the last generations of the parent of each of `model.ends`.
     """
@@ -310,8 +310,9 @@ def of_callback(model: Model, since: int) -> Statements:
 def of_counted(counted: list[int], least: list[int] | None, most: list[int] | None) -> Statements:
     """State what an invocation adds to the counters of an ended chain.
 
-    All are numbers of copies of creates, and of late requests: counted, those that its batch had
-    for the first time after the end, and all that it had for the first time.
+    The arguments are pairs of numbers: copies of creates, and late requests. The invocation
+    `counted` a pair. Its batch had `least` for the first time after the end, and `most` for the
+    first time.
     """
     if most is not None:
         holds = all(map(le, counted, most)) or f"{counted} of {most}"
@@ -414,7 +415,7 @@ def of_response(
 
 
 def of_resumption(model: Model, token: str) -> Statements:
-    """State what holds for a result for whoever waits for a chain."""
+    """State what holds for the answer to a task that waits for a chain."""
     named = [one.resume["step_functions"] for one in model.create.forms if one.resume]
     yield "Only whoever the create names is resumed.", token in named or str(named)
 
@@ -422,7 +423,7 @@ def of_resumption(model: Model, token: str) -> Statements:
 def of_end(model: Model, sent: list[Submission], prompt: bool, last: str | None) -> Statements:
     """State what holds at the end: faults are over, queues are empty, deadlines have passed.
 
-    It is `prompt` if dead messages were redriven at once. `last` is the token of the attempt that
+    `prompt` is true if dead messages were redriven at once. `last` is the token of the attempt that
     was sent last, if that is known.
     """
     item = model.item or {}
@@ -453,7 +454,7 @@ def of_end(model: Model, sent: list[Submission], prompt: bool, last: str | None)
 
 
 def _is_complete(model: Model, sent: list[Submission]) -> bool:
-    """Tell if what was sent to a chain must make it acked."""
+    """Return whether the requests that were sent to a chain must make it acked."""
     requests = [one.request for one in sent if one.request]
     outstanding: frozenset[int] = frozenset()
     work = {name for one in sent for name in one.started_work}

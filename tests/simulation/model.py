@@ -1,4 +1,4 @@
-"""The model of a chain: the set of requests that took effect, and what follows from it."""
+"""The model of a chain: the set of requests that took effect, and the state that follows."""
 
 import json
 from dataclasses import dataclass, field
@@ -38,7 +38,7 @@ def refusals(item: Item | None) -> dict[str, list[int]]:
 
 
 def deadline_of(item: Item | None) -> int | None:
-    """Return when an unfinished chain must end: by a deadline, or as its create cannot come."""
+    """Return when an unfinished chain must end: at a deadline, or when its create is too late."""
     if text(item, "status") == "pending":
         return (number(item, "first_seen_at") or 0) + PENDING_TIMEOUT
     idle, last = number(item, "idle_timeout"), number(item, "last_stamp_at")
@@ -54,15 +54,19 @@ class Model:
 
     Attributes:
         by_mark: The requests of all runs of the tag, by mark.
-        applied: Requests that took effect, by id; `repeated`, under an id that was used before.
-        may_repeat: True if spilled marks expired, as those of a chain without a deadline may.
+        applied: Requests that took effect, by id. `repeated` requests had an id that was used
+            before.
+        may_repeat: True if spilled marks expired; those of a chain without a deadline may expire.
         outstanding: Units started or finished an odd number of times.
-        done: Units that steps finished; a step of several did `shared`, which left `marked` marks.
-        tokens: Whoever was resumed; `over` are those who do not wait any more.
-        note: The note that stands, as JSON text.
-        dead_lettered: Texts of requests that were dead-lettered; `rejected` are the requests.
-        item: The item as last written, with another refusal at `refused_at`; `final`, at the end.
-        ends: What its end gives its parents.
+        done: Units that steps finished; steps of several units finished `shared`, with `marked`
+            marks.
+        tokens: Tokens of tasks that were resumed; tasks of the tokens in `over` have stopped
+            waiting.
+        note: The current note, as JSON text.
+        dead_lettered: Texts of dead-lettered requests; `rejected` has the requests themselves.
+        item: The item as last written; `final` is the item at the end. `refused_at`: The time of
+            the last refusal.
+        ends: The finishes that its parents get at its end.
     """
 
     workload: ChainWorkload
@@ -120,13 +124,13 @@ class Model:
             self.extended = True
 
     def has(self, one: Submission) -> bool:
-        """Tell if a request, or a copy of it, took effect."""
+        """Return whether a request, or a copy of it, took effect."""
         applied = self.applied.get(one.request.id)
         return applied is not None and applied.text == one.text
 
     @property
     def length(self) -> int | None:
-        """The length of the item's stamp: that of the create, else of the only length."""
+        """The length of the item's stamp: that of the create, else the only length."""
         if self.create is not None:
             return self.create.request.stamp_length
         return min(self.lengths, default=None)
@@ -203,7 +207,7 @@ class Model:
         return "another length of stamp" if other_length else ""
 
     def may_reject(self, one: Submission) -> bool:
-        """Tell if the rejection of a request was right, now or a moment ago."""
+        """Return whether the rejection of a request was right, now or a moment ago."""
         lengths = self.lengths if one.request.op == "stamp" else ()
         other_length = any(length != one.request.stamp_length for length in lengths)
         return bool(self.conflicts_with(one) or other_length)

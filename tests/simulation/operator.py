@@ -1,4 +1,4 @@
-"""The operator: redrives, uses tags again, ends the faults and has the result checked."""
+"""The operator: redrives dead messages, uses tags again, ends the faults and starts the checks."""
 
 from contextlib import suppress
 from math import inf
@@ -24,7 +24,7 @@ class Operator:
     """The part of a schedule with the main function of the machine that runs it."""
 
     def operate(self, machine: Machine) -> None:
-        """Run all rounds, end the faults, wait for the end and have it checked."""
+        """Run all rounds, end the faults, wait for the end and check the result."""
         world = self.world
         sender = Sender(machine, self.aws)
         for round in range(self.options.rounds):
@@ -64,7 +64,7 @@ class Operator:
     # -- while faults last ---------------------------------------------------------------------
 
     def _begin_outages(self) -> None:
-        """Let services answer badly for a while, and newer code hold chains."""
+        """Begin outages of services, and write chains in a newer format for a while."""
         self.world.outages = draw_outages(self.random, self.options, self.world.now)
         for workload in self.workloads:
             if self.random.random() < self.options.future:
@@ -79,7 +79,7 @@ class Operator:
         milliseconds = self.random.choice(_HOLDS)
         generation = number(item, "first_seen_at")
         self.world.fault_counts["future"] += 1
-        # Whoever sees the older format, or none, may still answer for a while.
+        # A reader that saw the older format, or no format, may still answer for a while.
         until = self.world.now + milliseconds
         self.oracle.future_until = max(self.oracle.future_until, until)
         self._write_format(tag, {"format": {"N": str(FORMAT + 1)}})
@@ -151,7 +151,8 @@ class Operator:
             self.oracle.to_delete.append(self.oracle.model(workload.tag))
         acker = sender.acker(attempts=3)
         for workload in workloads:
-            # No fault affects it: whoever repeats a deletion may remove the next chain of the tag.
+            # No fault affects the deletion: a repeated deletion may remove the next chain of the
+            # tag.
             with suppress(TagNotFound):
                 while not self._deleted(acker, workload.tag):
                     machine.pause(600_000)
@@ -190,7 +191,8 @@ class Operator:
         ]
         at = choose((deadline for deadline, _ in deadlines), default=0)
         machine.pause(max(0, at - machine.now()) + MAX_INDEX_LAG + 1000)
-        # The largest schedule may take several short invocations; each says whether it does.
+        # The largest schedule may take several short invocations; each says whether more are
+        # needed.
         for _ in range(10):
             if function.sweep(self.options.invocation):
                 break

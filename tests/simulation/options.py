@@ -73,9 +73,9 @@ class Options:
 
     def __init__(self, seed: int) -> None:
         random = Random(f"{seed}/options")
-        # The bus does not exist at first, as one whose name was misspelt.
+        # The bus does not exist at first, as if its name were misspelt.
         self.late_bus = seed % 16 == 7
-        # The bus is down for long, and a callback that failed once is tried again meanwhile.
+        # The bus is down for long, and a callback that failed is repeated during the outage.
         self.without_bus = seed % 50 == 41
         self._draw_chains(random, seed)
         self._draw_machines(random)
@@ -162,7 +162,7 @@ def draw_outages(random: Random, options: Options, now: int) -> list[Outage]:
 
 
 def draw_fault_rates(seed: int) -> Mapping[str, float]:
-    """Draw the rate of each kind of fault: some seeds have few kinds, some all (swarm testing)."""
+    """Draw the rate of each kind of fault: a seed has few kinds, or all (swarm testing)."""
     if Options(seed).without_bus:
         return {}
     random = Random(f"{seed}/0/faults")

@@ -21,7 +21,7 @@ from xorack.core.request import Request
 
 
 def _event_id(item: Item) -> str:
-    """Return the id of an ended chain's event, which is part of the id of what its parents get."""
+    """Return the id of an ended chain's event, a part of the id of its parents' finishes."""
     times = [number(item, name) for name in ("first_seen_at", "created_at", "ended_at", "nonce")]
     identity = [text(item, "tag"), text(item, "status"), *times]
     return blake2b(json.dumps(identity).encode(), digest_size=16).hexdigest()
@@ -117,13 +117,13 @@ class Oracle:
         return self._bodies[body]
 
     def _latest(self, tag: str) -> list[Model]:
-        """Return the last two generations, the current one first: a machine may be behind."""
+        """Return the last two generations, the current first: a machine may see the older."""
         return self.generations[tag][:-3:-1] if tag else [self.invalid]
 
     # -- the table -----------------------------------------------------------------------------
 
     def _expect_end(self, model: Model) -> None:
-        """Expect what a chain that has just ended gives its parents: nobody sends it."""
+        """Expect the finishes that the parents of an ended chain get: no sender sends them."""
         item, create = model.final, model.create
         for parent in create.request.parents if create else ():
             for tag in parent.tags:
@@ -208,7 +208,7 @@ class Oracle:
             model.apply(one)
             if one.text in self.expired.get(key, ()) and self._was_sent_before_the_end(one):
                 self.world.violated(f"{key}: No request takes effect after TTL removed its chain.")
-        # What children give is written by itself, also before requests of the batch.
+        # A write for the end of a child has no other requests, and may precede the batch's.
         is_given = any(isinstance(one, End) for one in new)
         batch = [] if is_given or not self.world.current else self.world.current.batch
         left = [one for one in batch if one.tag == key and one.request and not model.has(one)]
@@ -229,7 +229,7 @@ class Oracle:
                 self.world.current.ended[model] = False
 
     def _was_sent_before_the_end(self, one: Submission) -> bool:
-        """Tell if a request was first sent before the tombstone that TTL removed was half over."""
+        """Return whether a request was first sent before the removed tombstone was half over."""
         item = self.generations[one.tag][-2].item
         last = max(number(item, "ended_at") or 0, number(item, "last_late_at") or 0)
         return self._first_sent.get(one.text, 0) < last + RETENTION - 2 * MAX_SKEW
@@ -260,7 +260,7 @@ class Oracle:
         model.event = detail
 
     def resumed(self, token: str, detail: dict, status: str) -> None:
-        """Observe that whoever waits for a chain is resumed, for the first time."""
+        """Observe that a task that waits for a chain is resumed, for the first time."""
         self.world.log(f"{detail['tag']}: {token} resumed: {status}")
         model = self.reported("step_functions", detail, status)
         self.check(detail["tag"], invariants.of_resumption(model, token))
@@ -275,7 +275,7 @@ class Oracle:
         model = next(ended, self.model(tag))
         self.check(tag, invariants.of_event(model, detail, status))
         machine = self.world.current
-        # It may have read the chain before another machine was refused.
+        # The machine may have read the chain before another machine was refused.
         if machine is not None and model.refused_at < machine.began:
             statements = invariants.of_attempt(model, report, self.world.now)
             self.check(tag, statements)
@@ -343,7 +343,7 @@ class Oracle:
 
     @staticmethod
     def _after_the_end(machine: Machine, model: Model, sent_after: int = 0) -> list[int]:
-        """Count the copies of the create, and the late requests, that a batch had first."""
+        """Count the creates' copies, and the late requests, that no batch before this had."""
         counts = model.create and machine.ended.get(model, True)
         tag, create = model.workload.tag, counts and model.create.text
         mine = [one for one, sent_at in machine.first if one.tag == tag and sent_at > sent_after]
@@ -371,7 +371,7 @@ class Oracle:
                 self.check(tag, invariants.of_counted(machine.counted[tag], expected, None))
 
     def responded(self, one: Submission, stamp, error: str = "", existed: bool = True) -> None:
-        """Observe the response to a call of the direct API, or an outcome that is known now."""
+        """Observe the response to a call of the direct API, or its outcome once that is known."""
         if not error:
             self.sent.add(one.text)
         self.world.log(f"{one.tag} {one.name}: {error or 'success'}")
@@ -380,7 +380,7 @@ class Oracle:
         self.check(f"{one.tag} {one.name}", statements)
 
     def _last(self, tag: str) -> str | None:
-        """Return the token of the attempt that was sent after all others; None if none was."""
+        """Return the token of the attempt that was sent after all others; None without attempts."""
         sent = self.attempts[tag]
         for token, times in sent.items():
             if all(max(sent[other]) < min(times) for other in sent if other != token):

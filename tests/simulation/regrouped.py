@@ -1,8 +1,8 @@
-"""Steps of several units: workers whose messages come again, in other groups.
+"""Steps of several units: workers whose messages are redelivered, in other groups.
 
-Two chains share their workers. Each step takes some messages, of one chain or both, publishes the
-children and ends well or crashes; a message may come again. What a message *is* has a name of its
-own, whatever ids the tracker gives: a child is what all units of its step were made into.
+Two chains share their workers. Each step takes messages of one chain or both, publishes the
+children, and ends well or crashes; a message may be redelivered. A message's content has a name
+that does not depend on the tracker's ids: a child's name lists all units of its step.
 """
 
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ _LARGE = 0.15
 
 @dataclass(frozen=True)
 class Work:
-    """A message: what it stands for, its token, and the steps from the root to it."""
+    """A message: the name of its content, its token, and the steps from the root to it."""
 
     name: str
     token: Token
@@ -91,7 +91,7 @@ class Workers:
             return False
         self.pending += [one for one in works if one not in self.pending]
         if fate < 0.15:
-            return False  # what it published is out, and nothing started it
+            return False  # the children are published, and no request has started them
         children = frozenset(one.token.unit for one in works)
         for request in requests:
             submission = Submission(request.tag, request.id, request)
@@ -108,7 +108,7 @@ class Workers:
         return True
 
     def _other(self, one: Submission) -> Request:
-        """Return a request in its other form: the sum of its ids, or the ids of its sum."""
+        """Return a request in its other form: with the stamp instead of the ids, or the reverse."""
         request, more = one.request, {}
         if request.finishes_once:
             more = {"finishes_once": request.finishes_once, "cells": self.cells}
@@ -128,7 +128,7 @@ class Workers:
 
 
 def regrouped_workload(seed: int, number: int, options: Options) -> ChainWorkload | None:
-    """Return the workload of a chain whose workers group messages; None if it has others."""
+    """Return the workload of a chain whose workers group messages; None if the chain has others."""
     first = number - number % 2
     rare = Random(f"{seed}/regrouped/{first}").random()
     if rare >= options.regrouped or options.months or first < options.spilling_chains:
@@ -143,7 +143,7 @@ def regrouped_workload(seed: int, number: int, options: Options) -> ChainWorkloa
 
 
 def _stolen_ids(seed: int, steps: list[Submission], options: Options) -> list[Submission]:
-    """Return requests of a confused sender: they have the ids that belong to units' steps."""
+    """Return requests of a faulty sender: their ids are those of the steps of other units."""
     tag = steps[0].tag
     random = Random(f"{seed}/stolen/{tag}")
     units = sorted(set().union(*(one.finishes for one in steps)))

@@ -124,14 +124,14 @@ class Senders:
         self.world.later(int(self.random.uniform(0.8, 0.99) * RETENTION), redrive)
 
     def _is_forgotten(self, one: Submission) -> bool:
-        """Tell if nobody sends a request any more."""
+        """Return whether no sender sends a request any more."""
         if one.tag in self.oracle.expired or one.text not in self.oracle.sent:
             return one.tag in self.oracle.expired
         ended = number(self.oracle.model(one.tag).final, "ended_at") if one.tag else None
         return ended is not None and ended < self.world.now - 1000 * DAY_SECONDS
 
     def _is_known(self, one: Submission) -> bool:
-        """Tell if a copy comes in time: only a retried task sends copies after the chain's end."""
+        """Return whether a copy comes in time: only a retried task sends copies after the end."""
         ended = self.oracle.model(one.tag).final is not None
         return one.tag not in self.oracle.expired and (not ended or bool(one.attempts))
 

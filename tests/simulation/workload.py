@@ -31,15 +31,16 @@ class Submission:
         tag: The chain; empty if invalid.
         name: For people: the request's id; a mistake ends with "?".
         request: The request; None if invalid. `other` has ids instead of a stamp.
-        attempts: The create as retried tasks send it: another one waits.
-        units: Units that it starts or finishes, and not both. Of a step, the children.
-        finishes: Units that a step finishes, unless another one did.
-        started_work, finished_work: What a step makes, and what it is done with, by name.
+        attempts: The create as retried tasks send it: with other tokens.
+        units: Units that it starts or finishes, and not both; the children if it is a step.
+        finishes: Units that a step finishes, unless another step did.
+        started_work, finished_work: Names of the messages that a step publishes, and of those it
+            took.
         invalid: The raw request or body that is invalid; the rejection names `invalid_field`.
         after: The time from the run's start until it is sent, through the API if `direct`.
-        has_id: True if the caller of the direct API gives the request's id.
+        has_id: True if the caller of the direct API passes the request's id.
         run: Number of the run: each but the first uses the tag again.
-        copies, repeats: When it is sent again; the same, after the chain's end.
+        copies, repeats: Times when it is sent again: before, and after the chain's end.
     """
 
     tag: str
@@ -91,7 +92,7 @@ class Submission:
 
 @dataclass(eq=False)
 class End(Submission):
-    """What a chain gives one of its parents when it ends. The acker makes it, and no sender.
+    """The finish that a parent gets when a chain ends. The acker sends it, and no sender does.
 
     Attributes:
         created_at: When the create of the child was sent.
@@ -108,7 +109,7 @@ class ChainWorkload:
     """The requests of one chain.
 
     Attributes:
-        patient: True if the tag is used again only when nothing of the run before is on its way.
+        patient: True if the tag is used again only when no message of the run before is in flight.
     """
 
     tag: str
@@ -149,7 +150,7 @@ class _ChainBuilder:
         return xor(bytes(length), bytes(length), *map(self.stamp_of, units))
 
     def add(self, request: Request, units: Iterable[int] = (), name: str = "", **ids: Any) -> None:
-        """Add a request; `ids` are the units that it counts: it has a second form."""
+        """Add a request. With `ids`, the units that it counts, it has a second form."""
         one = Submission(request.tag, name or request.id, request)
         one.units, one.after = frozenset(units), int(self.random.random() * self.options.span)
         if ids and self.cells is not None:
@@ -216,7 +217,7 @@ class _ChainBuilder:
             self._retry()
 
     def _lose_steps(self) -> None:
-        """Lose steps of a chain that tolerates some units: also one whose children are finished.
+        """Lose steps of a chain that tolerates some units, also a step whose children are finished.
 
         Such a step was killed after its fan-out. Its children's finishes hide other units.
         """
@@ -261,7 +262,7 @@ class _ChainBuilder:
         return found | ({"missing_count": random.randrange(9)} if random.random() < 0.5 else {})
 
     def _hold_back(self) -> None:
-        """Send copies of half of the requests while one is held back."""
+        """Send copies of half of the requests, and send one request later than all copies."""
         queued = [one for one in self.submissions if not one.direct]
         for one in self.random.sample(queued, len(queued) // 2):
             one.copies = (self.options.span + 30_000,)
@@ -309,7 +310,7 @@ class _ChainBuilder:
         last = random.choice(stamps)
         last.after, last.copies = days[-1] * DAY_SECONDS * 1000, ()
         for one in self.submissions:
-            # A create would begin a chain that never ends: it is what a tombstone prevents.
+            # A create would begin a chain that never ends: a tombstone prevents it.
             if one.request and one.request.op in ("create", "stamp") and random.random() < 0.2:
                 day = days[-1] + random.choice((random.uniform(0, 29), random.uniform(31, 59)))
                 one.repeats = (int(day * DAY_SECONDS * 1000),)
@@ -333,7 +334,7 @@ class _ChainBuilder:
                 if route == "both" and one.name != "create" and not same_ids:
                     self.submissions[-1].direct = self.happens(0.5)
             if steady:
-                # Copies come while the last request is held back.
+                # Copies come before the last request is sent.
                 *others, last = self.submissions[-len(first) :]
                 last.after += 60_000
                 for one in others:
@@ -405,7 +406,7 @@ class _ChainBuilder:
             one.request, one.other, one.name = Request.from_json(wrong), None, f"{one.name}?"
 
     def _add_irregular_requests(self) -> None:
-        """Add fails, extends and valid requests that contradict others."""
+        """Add fails, extends, and valid requests that contradict other requests."""
         random, options, tag = self.random, self.options, self.tag
         unit = (self.new_unit(),)
         stamp = self.stamp(unit)

@@ -30,11 +30,11 @@ EPOCH = 1_750_000_000_000
 
 
 class Crash(BaseException):
-    """The machine crashes: everything unwinds and nothing of it runs on."""
+    """The machine crashes: its stack unwinds, and none of its code runs on."""
 
 
 class ScheduleEnd(GreenletExit):
-    """The schedule is over: it ends a machine silently."""
+    """The schedule is over: the exception ends a machine silently."""
 
 
 @dataclass(eq=False)
@@ -46,14 +46,15 @@ class Machine:
     Attributes:
         skew: Error of its clock.
         next_id: Id that the direct API gives to its next request.
-        began, deadline: Its begin in true time, and its end by its own clock.
+        began, deadline: The invocation's begin in true time, and its end by the machine's clock.
         faults: Failed calls, by operation.
         effects: Writes of requests.
         disturbed: True if a fault or an outage hit a call.
         guesses_retention: True if its last read of the earlier retentions failed.
-        batch, first: Its requests; those that come for the first time, each with its time.
-        ended: Models of its chains that have ended: True if they had before it.
-        counted: What it added to the counters of ended chains.
+        batch, first: Requests of the batch; those received for the first time, with the time of
+            each.
+        ended: Models of the batch's chains that have ended: True if they had before the batch.
+        counted: The numbers that it added to the counters of ended chains.
     """
 
     world: World

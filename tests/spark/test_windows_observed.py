@@ -133,5 +133,5 @@ def test_offsets_of_others_and_other_rows_prove_nothing(stream):
     with pytest.raises(StateError, match="t/0 has 7 rows at the positions 2 to 8 in this batch"):
         stream.observed(3, stream.rows(1))  # of an earlier batch
     with pytest.raises(StateError, match="positions 0 to 1 of t/0 are proved twice"):
-        stream.observed(0, stream.frame((0, 0, 2)))  # a checkpoint made anew
+        stream.observed(0, stream.frame((0, 0, 2)))  # a new checkpoint
     assert not stream.open("h15", {"t": {"0": 12, "1": 6}}).complete

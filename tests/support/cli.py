@@ -103,7 +103,7 @@ def commands_of(group, *, deep=True):
 
 
 def named_lines(lines):
-    """Return what a command prints, by the name at the beginning of a line: a list of lines."""
+    """Return the lines that a command prints: for each name at the beginning of a line, a list."""
     values, name = {}, ""
     for line in lines:
         name = line[:12].strip() or name

@@ -15,7 +15,7 @@ class Replaced:
 
     Attributes:
         function: The function.
-        original: What it was, for the replacement to call.
+        original: The function before, for the replacement to call.
         by: The replacement; gets the original before the arguments of the call.
     """
 

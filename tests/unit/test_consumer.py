@@ -225,7 +225,7 @@ def test_the_sweeper_counts_what_stays_pending_and_publishes_it_later(world):
     )
     world.bus.rejects = {f"{n:03}" for n in range(120)} | {"z"}
     world.consume(*pack([*requests, create("z"), finish("z")]))
-    assert world.sweep().chains == 0  # whoever ended them has a minute to publish
+    assert world.sweep().chains == 0  # the consumer that ended them has a minute to publish
     world.now += 60_000
     result = world.sweep()
     assert (result.events_pending, result.pending_since) == (121, NOW)

@@ -1,4 +1,4 @@
-"""The documentation: its index, links, commands and transitions are true."""
+"""The documentation: its index, links, commands and transitions are correct."""
 
 import ast
 import re

@@ -101,7 +101,7 @@ def forged(outcome, tag, *, event=(), detail=(), item=(), events=1):
 
 ACKED, LOSSY = False, True
 FORGED = {
-    # By what the verifier says of it: a chain without lost units or with some, and what is forged.
+    # By the verifier's finding: a chain with or without lost units, and the forged fields.
     "false ack: ": (LOSSY, {"detail": {"status": "acked"}}),
     "status 'failed', expected 'acked'": (ACKED, {"detail": {"status": "failed"}}),
     "reason 'never', expected 'timed out'": (LOSSY, {"detail": {"reason": "never"}}),

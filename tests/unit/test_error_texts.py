@@ -1,4 +1,4 @@
-"""The texts of all errors that the code raises: each names a thing, and says what to do.
+"""The texts of all errors that the code raises: each names a field, and says what to do.
 
 error-texts.txt lists them for reviewers. ``python -m tests.unit.test_error_texts`` writes it.
 """

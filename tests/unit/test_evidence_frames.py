@@ -1,4 +1,4 @@
-"""Which frames a failing finish asks: those that evidence was given since the last job ended."""
+"""A failing finish asks only the frames that got evidence since the last job ended."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which units a group lost, by its sums, or none."""
+"""The sums of a group name the units that it lost, or none."""
 
 from __future__ import annotations
 

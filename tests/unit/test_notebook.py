@@ -1,4 +1,4 @@
-"""What notebooks show of an object: a small table with a bar, in which every value is escaped."""
+"""Notebooks show an object as a small table with a bar, in which every value is escaped."""
 
 from html.parser import HTMLParser
 

@@ -1,4 +1,4 @@
-"""A chain may be a unit of other chains: what ended children give their parents."""
+"""A chain may be a unit of other chains: the finishes that ended children send to their parents."""
 
 import json
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""What missing rows have in common: the right reason first with its counts, or none."""
+"""The common values of missing rows: the right reason first with its counts, or none."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A refusal is an answer about one chain: it holds up nobody else, and never pages."""
+"""A refusal concerns a single chain: it delays no other chain, and never pages."""
 
 import json
 from dataclasses import replace

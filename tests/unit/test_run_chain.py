@@ -43,7 +43,7 @@ class Folder:
     chosen = None
 
     def _choose(self):
-        """Choose a thread once all that run wait."""
+        """Choose a thread once all running threads wait."""
         if self.chosen is None and self.waiting and len(self.waiting) == self.running:
             self.chosen = self.draw.choice(sorted(self.waiting))
             self.turn.notify_all()

@@ -1,4 +1,4 @@
-"""What DynamoDB says of a table in which no chain would be safe."""
+"""Descriptions, by DynamoDB, of tables in which no chain would be safe."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Tokens are not to be believed: who can write to a work queue must not ack chains."""
+"""Tokens are checked: a sender that can write to a work queue must not ack chains."""
 
 import json
 import logging
@@ -21,7 +21,7 @@ def tracker(**options):
 
 
 def finished(ours):
-    """Return the tags of what was sent, without creates."""
+    """Return the tags of the sent requests, without creates."""
     return [one["tag"] for one in ours.client.requests if one["op"] != "create"]
 
 

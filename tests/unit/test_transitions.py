@@ -1,4 +1,4 @@
-"""What chains do beyond docs/vectors.json, the simulation and tests/property/test_chain_laws.py."""
+"""Transitions of chains that no vector, no schedule and no property test covers."""
 
 import random
 import time

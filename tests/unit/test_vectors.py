@@ -115,7 +115,7 @@ def chain_after(chain, step):
 
 
 def state(chain):
-    """Return what the protocol says of a chain; its event's id is the acker's choice."""
+    """Return the fields of a chain that the protocol defines; the acker chooses its event's id."""
     event = event_detail(chain) if chain.final else None
     return {
         "status": chain.status,

@@ -1,4 +1,4 @@
-"""The pages' HTML is in templates, which escape whatever they show."""
+"""The pages' HTML is in templates, which escape every value."""
 
 import ast
 import re
