@@ -32,12 +32,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser("python -m bench")
     parser.add_argument("sections", nargs="*", metavar="SECTION", help=", ".join(SECTIONS))
     parser.add_argument("--quick", action="store_true", help="few and short runs: does it work?")
+    parser.add_argument("--case", default="", help="only cases of Spark with this text in the name")
     options = parser.parse_args(arguments)
     if unknown := set(options.sections) - set(SECTIONS):
         parser.error(f"unknown {', '.join(unknown)}: expected some of {', '.join(SECTIONS)}")
     for name in options.sections or SECTIONS:
         load, start = os.getloadavg()[0], time.monotonic()
-        tables = import_module(f"bench.{name}").measure(options.quick)
+        case = [options.case] * name.startswith("spark")
+        tables = import_module(f"bench.{name}").measure(options.quick, *case)
         print(f"## {name}", *(table.markdown() for table in tables), sep="\n\n")
         machine = (
             f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}"

@@ -168,10 +168,10 @@ def run_case(spark: Any, case: Case, folder: Path, queue_url: str) -> dict[str, 
     return run_variants(case.variants, run, case.turns)
 
 
-def measure(quick: bool) -> list[Table]:
-    """Measure all cases; the tracked jobs of each run once before."""
+def measure(quick: bool, case: str = "") -> list[Table]:
+    """Measure all cases, or those with a text in their name; the tracked jobs run once before."""
     table = Table(["case", "variant", "CPU s", "ratio", *STEPS, "driver MB", "worker MB"])
-    for name, results in measured(CASES, quick=quick):
+    for name, results in measured(CASES, case, quick=quick):
         for variant, runs in results.items():
             ratio = spread(ratios(results, variant, UNTRACKED)) if UNTRACKED in results else None
             spent = (median(cpu(run, [step]) for run in runs) or None for step in STEPS)
@@ -181,9 +181,10 @@ def measure(quick: bool) -> list[Table]:
 
 
 def measured(
-    cases: Mapping[str, Case], *, quick: bool
+    cases: Mapping[str, Case], only: str, *, quick: bool
 ) -> Iterator[tuple[str, dict[str, list[Figures]]]]:
     """Run cases in one session; yield the figures of each case by variant."""
+    cases = {name: case for name, case in cases.items() if only in name}
     with accepting_server() as endpoint, TemporaryDirectory(prefix="xorack-bench-") as folder:
         spark = session("xorack bench")
         for name, full in cases.items():

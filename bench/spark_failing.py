@@ -15,11 +15,11 @@ _KEPT = {
 """What job 2 keeps of the rows."""
 
 
-def measure(quick: bool) -> list[Table]:
-    """Measure the cases; the jobs of each run once before."""
+def measure(quick: bool, case: str = "") -> list[Table]:
+    """Measure the cases, or those with a text in their name; the jobs of each run once before."""
     table = Table(["SF 1 by supplier", "job 2", "finish", "times job 2"])
     cases = {name: Case(variants=(TRACKED,), kept=kept) for name, kept in _KEPT.items()}
-    for name, results in measured(cases, quick=quick):
+    for name, results in measured(cases, case, quick=quick):
         spent = [[cpu(run, [step]) for run in results[TRACKED]] for step in ("job 2", "finish")]
         times = sorted(finish / job for job, finish in zip(*spent, strict=True))
         table.add(name, *map(median, spent), spread(times))
