@@ -1,9 +1,9 @@
-"""Sending the requests of many chains from the tasks."""
+"""Sending the requests of chains: from the tasks, or few from the driver."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -24,6 +24,8 @@ _JSON = ("detail", "parents")
 """Columns of requests that contain JSON text."""
 _MAX_CHAINS = 2_000
 """Requests of a task, which fill a message, so that small files share messages."""
+_MAX_FEW = 10_000
+"""Most requests of a call that the driver sends."""
 
 
 class Queue(NamedTuple):
@@ -53,17 +55,27 @@ def _client(queue: Queue) -> Any:
 
 
 def send_frame(requests: DataFrame, queue: Queue, chains: int) -> SendReport:
-    """Send the requests in the rows of a frame from its tasks.
+    """Send the requests in the rows of a frame; `chains` is their approximate number.
 
-    `chains` is their approximate number. A retried task may send messages twice, but they count
-    once.
+    Tasks send many requests, and the driver sends few requests, because starting Python workers
+    costs more than sending. A retried task may send messages twice, but they count once.
     """
-    return _send(requests.select(_text(requests).alias("request")), queue, chains)
+    spark, texts = requests.sparkSession, requests.select(_text(requests).alias("request"))
+    if chains <= _MAX_FEW and hasattr(spark, "_jvm"):
+        with plain_errors(SendError):
+            few = texts.coalesce(1).limit(_MAX_FEW + 1).collect()
+        if len(few) <= _MAX_FEW:
+            return _send_texts(spark, [_ascii(text) for (text,) in few], queue)
+    return _send(texts, queue, chains)
 
 
 def send_few(spark: SparkSession, requests: Iterable[Request], queue: Queue) -> SendReport:
     """Send requests of the driver from the driver itself, or from a task if it cannot send them."""
     texts = [json.dumps(request.to_json(), separators=(",", ":")) for request in requests]
+    return _send_texts(spark, texts, queue)
+
+
+def _send_texts(spark: SparkSession, texts: Sequence[str], queue: Queue) -> SendReport:
     if not texts:
         return SendReport()
     if hasattr(spark, "_jvm"):
