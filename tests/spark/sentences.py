@@ -119,7 +119,7 @@ def _same(text: str, truth: Truth):
 
 _CONDITION = re.compile(
     r"(?:^|; )([^\n;]+?): ([\d,]+) of ([\d,]+) (missing|doubled) rows?, "
-    r"([\d,]+) of ([\d,]+) others(?! compared)",
+    r"([\d,]+) of ([\d,]+) others(?: compared \(of ([\d,]+) and ([\d,]+)\))?",
     re.MULTILINE,
 )
 
@@ -131,6 +131,11 @@ def _conditions(text: str, truth: Truth):
         units = truth.surplus if found[4] == "doubled" else truth.missing.keys() - hidden
         some = truth.rows_of(units)
         rest = truth.rows_of(truth.started.keys() - {*units})
+        if found[7]:  # counted in samples
+            least = [numbers[0] <= numbers[1] <= len(some), numbers[2] <= numbers[3] <= len(rest)]
+            totals = [_number(found[7]), _number(found[8])]
+            yield found[0], all(least) and totals == [len(some), len(rest)]
+            continue
         tests = [_test(part) for part in what.split(" and ")]
         if None in tests:
             continue  # of a file, or of values that are not listed

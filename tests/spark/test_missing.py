@@ -233,44 +233,61 @@ def acked_before(run, lines, draw):
     return ACKED[lines.namespace]
 
 
-KINDS = ("plain", "plain", "twice", "changed", "computed", "merged", "previews")
+KINDS = ("twice", "changed", "computed", "merged", "previews", "parts", "units", "samples")
+"""Ways in which jobs and sources may be odd. A random job has up to three of them."""
+
+
+def written_by(run, lines, job, keys, kinds, *, has_frame):
+    """Write what a job sums up, or the rows themselves; return the outputs."""
+    if "units" in kinds:
+        return [run.write(job.select(*keys, lines.unit_name), "rows")]
+    parts = [job]
+    if "parts" in kinds:
+        parts = [job.where(f"pmod(hash({lines.unit_name}), 2) = {n}") for n in range(2)]
+    outputs = []
+    for n, part in enumerate(parts):
+        evidence = lines.evidence(part if has_frame else None)
+        bills = part.groupBy(*keys).agg(F.sum("amount").alias("sum"), *evidence)
+        outputs.append(run.write(bills, f"bills{n}"))
+    if "merged" in kinds:
+        nulls = (f"CAST(NULL AS bigint) AS {name}" for name in lines.evidence_names)
+        old = run.spark.read.parquet(outputs[0]).limit(1).selectExpr(*keys, "sum", *nulls)
+        outputs.append(run.write(old, "old"))
+    return outputs
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", SEEDS)
-def test_random_jobs(run, twice, seed, tmp_path):
+def test_random_jobs(run, twice, seed, tmp_path, monkeypatch, record_property):
     """No wrong name or id, and no false sentence; with the frame, all that is lost is named."""
     draw = random.Random(seed)
-    kind = draw.choice(KINDS)
-    lines = twice if kind == "twice" else draw.choice([run.rows, by_customer(run)])
-    source, options = run.read("twice" if kind == "twice" else "lines"), {}
+    kinds = {*draw.sample(KINDS, draw.randrange(4))}
+    lines = twice if "twice" in kinds else draw.choice([run.rows, by_customer(run)])
+    source, options = run.read("twice" if "twice" in kinds else "lines"), {}
+    if "samples" in kinds:
+        monkeypatch.setattr(why, "SAMPLE", draw.randrange(10, 100))
     job, keys = random_job(draw, run, source.transform(lines.with_unit))
-    if kind == "computed":
-        job = job.where(late(tmp_path / "late", draw)(F.col("xorack_" + lines.name) % 40))
+    if "computed" in kinds:
+        job = job.where(late(tmp_path / "late", draw)(F.col(lines.unit_name) % 40))
     read = [row.asDict() for row in source.collect()]
     units = {unit_id(lines.namespace, row["order"], row["line"]): row for row in read}
-    written = Counter(
-        (units[row[0] % 2**64]["order"], units[row[0] % 2**64]["line"])
-        for row in job.select(lines.unit_name).collect()
+    found = Counter(row[0] % 2**64 for row in job.select(lines.unit_name).collect())
+    truth = Truth(
+        read,
+        Counter({(units[id]["order"], units[id]["line"]): n for id, n in found.items()}),
+        ("order", "line"),
     )
+    lost, surplus = truth.missing, truth.surplus.total()
     has_frame = draw.random() < 0.6
-    evidence = lines.evidence(job if has_frame else None)
-    out = run.write(job.groupBy(*keys).agg(F.sum("amount").alias("sum"), *evidence), "bills")
-    if kind == "previews" and has_frame:
+    out = written_by(run, lines, job, keys, kinds, has_frame=has_frame)
+    if "previews" in kinds and has_frame:
         for _ in range(draw.randrange(1, 3)):
             lines.evidence(job.limit(draw.randrange(5)))
-    if kind == "merged":
-        nulls = (f"CAST(NULL AS bigint) AS {name}" for name in lines.evidence_names)
-        old = run.spark.read.parquet(out).limit(1).selectExpr(*keys, "sum", *nulls)
-        run.write(old, "old")
-        out = [out, str(run.root / "old")]
-    if kind == "changed":
+    if "changed" in kinds:
         line = F.expr(f"if(order = {draw.randrange(ORDERS)} AND line = 1, 99, line)")
-        options["source"] = run.write(run.read().withColumn("line", line), "changed")
+        options["source"] = run.write(source.withColumn("line", line), "changed")
     (tmp_path / "late").touch()
     run.sent()
-    truth = Truth(read, written, ("order", "line"))
-    lost, surplus = truth.missing, truth.surplus.total()
     acked = acked_before(run, lines, draw)
     if not lost and not surplus:
         assert lines.finish(out, **options).units == len(read)
@@ -286,10 +303,13 @@ def test_random_jobs(run, twice, seed, tmp_path):
     assert {(units[id]["order"], units[id]["line"]) for id in ids} <= lost.keys()
     if (found := error.found) is None:
         return
-    named, hidden = keys_of(found.rows), {u for u in lost if truth.started[u] > 1 and written[u]}
-    is_known = has_frame and kind in ("plain", "twice", "merged", "previews")
+    named = keys_of(found.rows)
+    hidden = {unit for unit in lost if truth.started[unit] > 1 and truth.written[unit]}
+    is_known = (has_frame and "computed" not in kinds) or "units" in kinds
+    is_known &= "changed" not in kinds
     assert named in ([lost.keys() - hidden] if is_known or found.is_exact else [set()])
     if is_known or found.is_exact:
         assert (found.missing, found.surplus) == (lost.total(), surplus)
-    if kind == "changed":
+    if "changed" in kinds:
         assert (named, found.is_exact) == (set(), False)
+    record_property("names", len(named) + len(ids))

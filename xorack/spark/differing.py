@@ -21,7 +21,7 @@ from xorack.spark.missing.comparing import (
 )
 from xorack.spark.missing.difference import Difference, error_of, find_difference
 from xorack.spark.missing.telling import Basis
-from xorack.spark.notes import IS_SINGLE, by_tag, hex_of, notes
+from xorack.spark.notes import IS_SINGLE, Notes, by_tag, hex_of, notes
 from xorack.spark.outcome import Agrees, Differs, Finished, Lost, Outcome
 from xorack.spark.starting import fold_input
 from xorack.spark.units import has_columns
@@ -35,24 +35,29 @@ if TYPE_CHECKING:
     from xorack.spark.run import RowNames
 
 _MAX_EXAMPLES = 5
-_UNREAD = """
-    if(verdict = 'agree', '{1}', format_string(
-        '%,d of %,d units of {0} are not in what the job read', missing_count, started))"""
-_UNPUBLISHED = "all units of {} are in the output, which is not published: other chains lack units"
-_DIFFERS = """
-    CASE WHEN missing IS NULL THEN 'no unit of this chain differs, but the output does'
+_LACKS = "'%,d of %,d units of {0} are not in "
+_UNREAD = f"""
+    CASE WHEN verdict <> 'agree' THEN format_string(
+        {_LACKS}what the job read', missing_count, started)
+    WHEN NOT agrees THEN
+        'all units of {{0}} are in the output, which is not published: other chains lack units'
+    END"""
+_DIFFERS = f"""
+    CASE WHEN missing IS NULL THEN
+        if(agrees, NULL, 'no unit of this chain differs, but the output does')
     WHEN missing > 0 AND surplus > 0 THEN format_string(
-        '%,d of %,d units of {0} are not in the output, and %,d too many',
-        missing, started, surplus)
-    WHEN missing > 0 THEN
-        format_string('%,d of %,d units of {0} are not in the output', missing, started)
-    ELSE format_string('%,d units of {0} too many are in the output', surplus) END"""
-_NO_IDS = "bigint(NULL) AS missing_count", "CAST(NULL AS array<string>) AS ids"
+        {_LACKS}the output, and %,d too many', missing, count, surplus)
+    WHEN surplus > 0 THEN format_string('%,d units of {{0}} too many are in the output', surplus)
+    ELSE format_string({_LACKS}the output%s', missing, count,
+        if(agrees, '; up to {{1:,}} are tolerated', '')) END"""
 _BY_CHAIN = """
-    CASE WHEN found = started
-    THEN format_string(
-        '%,d of %,d units of {0} are in the output, but different units', found, started)
-    ELSE format_string('%,d of %,d units of {0} are in the output', found, started) END"""
+    if(agrees, NULL, format_string('%,d of %,d units of {0} are in the output%s', found, started,
+        if(found = started, ', but different units', '')))"""
+_ENDS = "tag", "started_xor AS xor", "started AS count", "agrees", "found"
+"""The columns of `compare_chains` for chains that end if `agrees`, and else get a ``text``."""
+_NUMBERS = "count_if(agrees)", "sum(if(agrees, count, 0L))", "count_if(text IS NOT NULL)"
+"""The numbers of the chains that end, of their units, and of the chains that get a text."""
+_NO_IDS = "bigint(NULL) AS missing_count", "CAST(NULL AS array<string>) AS ids"
 
 
 class Differing(NamedTuple):
@@ -80,9 +85,13 @@ class Differing(NamedTuple):
     earlier: DataFrame | None = None
     all_or_none: bool = False
 
-    def find(self, source: DataFrame) -> Difference:
-        """Find the difference between the output and a source that is what was started."""
-        is_apart = {*self.rows.chain} <= {*self.rows.unit}  # if so, equal units are in equal chains
+    def find(self, source: DataFrame, *, is_started: bool = False) -> Difference:
+        """Find the difference between the output and a source that is what was started.
+
+        Unless the files show that it is, its chains are compared with those of the record.
+        """
+        # If the unit has the chain, equal units are in equal chains.
+        is_apart = is_started or {*self.rows.chain} <= {*self.rows.unit}
         if not is_apart and (chains := self._changed_chains(source)):
             return self.unknown(f"the source is not what was started: {chains}")
         sides = self.rows, self.evidence, self.totals, source, self.frames, self.keep
@@ -100,7 +109,8 @@ class Differing(NamedTuple):
             compared = compare_chains(self.started.chains, [fold_input(self.rows, source)])
             # Chains that the record has no units of have failed, or consist of rows that were not
             # started.
-            examples = _examples(compared.where("verdict <> 'agree' AND started > 0"))
+            changed = compared.where("verdict <> 'agree' AND started > 0")
+            examples = _examples(changed.selectExpr(*_ENDS[:3], "found"))
         except XorAckError:
             raise
         except Exception:  # noqa: BLE001 - a file is broken: the comparison says so
@@ -119,64 +129,57 @@ class Differing(NamedTuple):
         if not has_units_apart(self.rows, source):
             return None
         compared = self.keep(compare_chains(self.started.chains, [read]))
-        agree = "verdict = 'agree'"
-        count, units, missing, others = sums_of(
-            compared,
-            f"count_if({agree})",
-            f"sum(if({agree}, started, 0L))",
-            "sum(greatest(missing_count, 0L))",
-            "count_if(verdict IN ('surplus', 'unknown', 'other'))",
-        )
+        unexpected = "count_if(verdict IN ('surplus', 'unknown', 'other'))"
+        missing, others = sums_of(compared, "sum(greatest(missing_count, 0L))", unexpected)
         if others:  # the job read rows that were not started
             return None
-        if count == self.started.number:
+        if not missing:
             return Agrees(self.started)
-        if self.publish:
-            agree, count, units = "false", 0, 0
-        finished = self.started.chains.join(compared.where(agree), "tag", "left_semi")
-        text = F.expr(_UNREAD.format(self.rows.name, _UNPUBLISHED.format(self.rows.name)))
-        ids = F.when(F.expr(IS_SINGLE), F.array(hex_of("xor")))
-        noted = compared.where(f"NOT ({agree})").withColumns({"text": text, "ids": ids})
-        left = self.started.number - count
-        return Lost(Finished(finished, count, units), missing, left, notes(self.rows, noted, left))
+        judged = compared.withColumns(
+            {"agrees": F.expr(f"verdict = 'agree' AND NOT {self.publish}")}
+        ).withColumns(
+            {
+                "text": F.expr(_UNREAD.format(self.rows.name)),
+                "ids": F.when(F.expr(IS_SINGLE), F.array(hex_of("xor"))),
+            }
+        )
+        judged = judged.selectExpr(*_ENDS, "text", "missing_count", "ids")
+        finished, noted = self._split(judged, sums_of(judged, *_NUMBERS))
+        return Lost(finished, missing, self.started.number - finished.number, noted)
 
     def by_units(self, difference: Difference) -> Outcome:
         """Finish the chains that miss no unit, or at most the tolerated number of units."""
         facts, rows = difference.missing_rows, difference.findings.differing
         assert facts is not None
         assert rows is not None
-        chains = self.started.chains
-        most = 0 if self.publish else self.rows.tracking.tolerated_units
-        sums = by_tag(self.rows, rows)
-        sums = self.keep(chains.selectExpr("tag", "count AS started").join(sums, "tag"))
-        fits = f"(surplus = 0 AND missing <= {most})"
-        left, tolerated, units_tolerated, *both = sums_of(
-            sums,
+        is_exact = self.publish or self.rows.batch_id is not None
+        most = 0 if is_exact else self.rows.tracking.tolerated_units
+        sums = self.started.chains.join(by_tag(self.rows, rows), "tag", "left")
+        fits = f"(missing IS NULL OR surplus = 0 AND missing <= {most})"
+        left, left_units, tolerated, noted, *both = sums_of(
+            sums := self.keep(sums),
             f"count_if(NOT {fits})",
-            f"count_if{fits}",
+            f"sum(if({fits}, 0L, count))",
             f"sum(if({fits}, missing, 0L))",
+            "count(missing)",
             "sum(missing)",
             "sum(surplus)",
         )
         # The difference includes rows of chains that were not started.
         if both != [facts.missing, facts.surplus]:
             return self.all_open(difference)
-        if not left:
-            noted = self._noted(sums).withColumn(
-                "text", F.concat("text", F.lit(f"; up to {most:,} are tolerated"))
-            )
-            return Agrees(self.started, units_tolerated, notes(self.rows, noted, tolerated))
-        if not self._may_finish_some():
-            return self.all_open(difference, sums)
-        differing = sums.where(f"NOT {fits}")
-        found_units = "started - missing + surplus"
-        finished = chains.join(differing, "tag", "left_anti")
-        agreeing = Finished(finished, *sums_of(finished, "count(1)", "sum(count)"))
-        error = self._error(
-            difference, agreeing, differing.withColumn("found", F.expr(found_units))
+        is_split = not left or self._may_finish_some()
+        judged = sums.selectExpr("*", f"{is_split} AND {fits} AS agrees").selectExpr(
+            *("tag", "xor", "count", "agrees", "count - missing + surplus AS found"),
+            f"{_DIFFERS.format(self.rows.name, most)} AS text",
+            "missing AS missing_count",
+            "ids",
         )
-        requests = notes(self.rows, self._noted(sums), left + tolerated, difference.sentence)
-        return Differs(error, requests, agreeing)
+        number = self.started.number
+        numbers = number - left, self.started.units - left_units, noted
+        if not left:
+            return Agrees(self.started, tolerated, self._split(judged, numbers)[1])
+        return self._differs(difference, judged, numbers if is_split else (0, 0, number))
 
     def by_chain(self, difference: Difference) -> Differs:
         """Finish the chains that have exactly the started units, if the output shows chains."""
@@ -184,55 +187,48 @@ class Differing(NamedTuple):
             return self.all_open(difference)
         folded = per_chain(self.rows, self.evidence.outputs)
         compared = self.keep(compare_chains(self.started.chains, folded))
-        agree = "verdict = 'agree'"
-        count, units = sums_of(compared, f"count_if({agree})", f"sum(if({agree}, started, 0L))")
-        differing = compared.where(f"NOT ({agree})")
-        text = f"{_BY_CHAIN.format(self.rows.name)} AS text"
-        noted = differing.where("started > 0").selectExpr("tag", text, *_NO_IDS)
-        requests = notes(self.rows, noted, self.started.number - count, difference.sentence)
-        chains = self.started.chains.join(compared.where(agree), "tag", "left_semi")
-        finished = Finished(chains, count, units)
-        return Differs(self._error(difference, finished, differing), requests, finished)
+        judged = compared.selectExpr("*", "verdict = 'agree' AS agrees").selectExpr(
+            *_ENDS, f"{_BY_CHAIN.format(self.rows.name)} AS text", *_NO_IDS
+        )
+        return self._differs(difference, judged, sums_of(judged, *_NUMBERS))
+
+    def all_open(self, difference: Difference) -> Differs:
+        """Finish no chain, because it is unknown which chains differ."""
+        text = f"'the output of {self.rows.name} differs from what was started' AS text"
+        columns = "tag", "xor", "count", "false AS agrees", "bigint(NULL) AS found"
+        judged = self.started.chains.selectExpr(*columns, text, *_NO_IDS)
+        return self._differs(difference, judged, (0, 0, self.started.number))
 
     def _may_finish_some(self) -> bool:
         may = not (self.publish or self.all_or_none)
         return may and tells_chains(self.rows, self.evidence.outputs)
 
-    def all_open(self, difference: Difference, sums: DataFrame | None = None) -> Differs:
-        """Finish no chain; `sums` has the differing units by chain, if they are known."""
-        chains = self.started.chains.selectExpr("tag", "count AS started")
-        if sums is None:
-            text = f"'the output of {self.rows.name} differs from what was started' AS text"
-            noted = chains.selectExpr("tag", text, *_NO_IDS)
-        else:
-            noted = self._noted(chains.join(sums.drop("started"), "tag", "left"))
-        count = self.started.number
-        return Differs(self._error(difference), notes(self.rows, noted, count, difference.sentence))
+    def _differs(
+        self, difference: Difference, judged: DataFrame, numbers: Sequence[int]
+    ) -> Differs:
+        finished, noted = self._split(judged, numbers, difference.sentence)
+        error = self._error(difference, finished, judged.where("NOT agrees"))
+        return Differs(error, noted, finished)
 
-    def _noted(self, sums: DataFrame) -> DataFrame:
-        text = F.expr(_DIFFERS.format(self.rows.name))
-        return sums.select(
-            "tag", text.alias("text"), F.col("missing").alias("missing_count"), "ids"
-        )
+    def _split(
+        self, judged: DataFrame, numbers: Sequence[int], sentence: str = ""
+    ) -> tuple[Finished, Notes]:
+        """Finish the chains that agree, and note the other chains; see `_ENDS` and `_NUMBERS`."""
+        number, units, noted = numbers
+        texts = judged.where("text IS NOT NULL AND count > 0")
+        chains = judged.where("agrees").select("tag", "xor", "count")
+        return Finished(chains, number, units), notes(self.rows, texts, noted, sentence)
 
     def _error(
-        self,
-        difference: Difference,
-        finished: Finished | None = None,
-        differing: DataFrame | None = None,
+        self, difference: Difference, finished: Finished, differing: DataFrame
     ) -> OutputDiffersError:
         """Make the error. Pass the chains that this call finishes, and those that differ."""
-        acked = 0 if finished is None else finished.number
+        acked = finished.number
         if self.earlier is not None:
-            tags = (
-                self.earlier
-                if finished is None
-                else self.earlier.union(finished.chains.select("tag"))
-            )
+            tags = self.earlier.union(finished.chains.select("tag"))
             acked = tags.distinct().count()
-            if differing is not None:
-                differing = differing.join(self.earlier, "tag", "left_anti")
-        examples = () if differing is None else _examples(differing)
+            differing = differing.join(self.earlier, "tag", "left_anti")
+        examples = _examples(differing) if finished.number else ()
         numbers = acked, self.started.number
         return error_of(self.rows, self.evidence, difference, self.source, numbers, examples)
 
@@ -253,7 +249,7 @@ class Differing(NamedTuple):
 
 
 def _examples(differing: DataFrame) -> list[str]:
-    """Return examples of chains that differ, with their numbers of units."""
+    """Return examples of chains that differ, with their numbers of units; see `_ENDS`."""
     with plain_errors():
-        first = differing.orderBy(F.expr("started = 0"), "tag").limit(_MAX_EXAMPLES).collect()
-    return [f"{row['tag']} ({row['found']:,} of {row['started']:,})" for row in first]
+        first = differing.orderBy(F.expr("count = 0"), "tag").limit(_MAX_EXAMPLES).collect()
+    return [f"{row['tag']} ({row['found']:,} of {row['count']:,})" for row in first]

@@ -20,7 +20,6 @@ from xorack.spark.folding import SUMS, summarize
 from xorack.spark.inputs import files_started
 from xorack.spark.messages import plain_errors
 from xorack.spark.missing.comparing import compare_chains, has_units_apart, tells_chains
-from xorack.spark.notes import by_tag
 from xorack.spark.outcome import Agrees, Finished
 from xorack.spark.record import summary_in
 from xorack.spark.starting import NO_FACTS, fold_input, keep_record
@@ -131,12 +130,12 @@ def _of_batch(rows: RowNames, evidence: Evidence, job: Job, keep: Keep) -> Outco
         rows.tracking.jobs.forget(rows.namespace)
         return Agrees(started)
     frames = job.frames_of(rows)
-    differing = Differing(rows, evidence, summary.totals, started, job.source, frames, keep)
+    known = rows, evidence, summary.totals, started, job.source, frames, keep
+    differing = Differing(*known, all_or_none=True)
     difference = differing.find(source)
-    rows_that_differ = difference.findings.differing
-    if rows_that_differ is None or not difference.tells_chains(rows, source):
-        return differing.all_open(difference)
-    return differing.all_open(difference, by_tag(rows, rows_that_differ))
+    if difference.tells_chains(rows, source):
+        return differing.by_units(difference)
+    return differing.all_open(difference)
 
 
 def _of_run(rows: RowNames, header: Header, evidence: Evidence, job: Job, keep: Keep) -> Outcome:
@@ -169,7 +168,9 @@ def _of_run(rows: RowNames, header: Header, evidence: Evidence, job: Job, keep: 
         return lost
     if (at_start := tables.at_start(rows.tracking.spark, header, place)) is not None:
         source = open_output(rows.tracking, at_start, "source")
-    difference = differing.find(source)
+    # The files of a path that was started have the rows that were started.
+    is_started = not is_changed and place == header["source"] and "/" in str(place)
+    difference = differing.find(source, is_started=is_started)
     if difference.tells_chains(rows, source):
         return differing.by_units(difference)
     if not is_changed and (lost := differing.input_lost(source)) is not None:

@@ -124,8 +124,8 @@ def _warn_of_units(rows: RowNames, frame: DataFrame, count: int) -> None:
         if units:
             problems.append(
                 f"the unit columns {', '.join(rows.unit)} do not identify a row: {units:,} units "
-                f"occur more than once, in {of_rows:,} of {count:,} rows, and no row of these has "
-                "a name if it is lost; add columns that distinguish the rows"
+                f"occur more than once, in {of_rows:,} of {count:,} rows, and a row of these has "
+                "a name only if all rows of its unit are lost; add columns that distinguish rows"
             )
     for problem in problems:
         warnings.warn(f"{rows.name}: {problem}", stacklevel=4)

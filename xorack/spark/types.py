@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
+from xorack.core.text import plural
 from xorack.spark import units
 from xorack.spark.folding import Totals, of_units
 from xorack.spark.messages import plain_errors
@@ -243,7 +244,9 @@ def hints_of(rows: RowNames, outputs: Sequence[DataFrame]) -> str:
         if least is not None and least < 0:
             return f"{rows.evidence_names[1]} has {least:,}, not a count: are columns swapped?"
         if without:
-            return f"{without:,} rows of the output have no evidence: did another job write them?"
+            has, them = ("has", "it") if without == 1 else ("have", "them")
+            which = f"{plural(without, 'row')} of the output {has} no evidence"
+            return f"{which}: did another job write {them}?"
     return ""
 
 

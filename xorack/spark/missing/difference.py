@@ -142,12 +142,7 @@ def error_of(
         ):
             lines.append(telling.named_in_words(word, rows.unit, names, count) if names else "")
     lines += [*difference.hints, difference.problem]
-    if missing is not None and rows.batch_id is None:
-        unnamed = missing.named < missing.missing
-        how = "names: pass the aggregated frame to evidence, or" if unnamed else "as a frame"
-        more = ", rows=frame" if unnamed or missing.asked else ""
-        output, input_ = _text(evidence.place, "written"), _text(source, "source")
-        lines.append(f"{how}: {rows.name}.audit({output}).missing_rows({input_}{more})")
+    lines.append(_how_to_get_rows(rows, evidence, missing, source))
     return OutputDiffersError(
         masked_paths("\n".join(filter(None, lines)), rows.tracking.mask),
         difference.started.count,
@@ -157,6 +152,21 @@ def error_of(
         difference.why,
         missing,
     )
+
+
+def _how_to_get_rows(
+    rows: RowNames, evidence: Evidence, missing: MissingRows | None, source: Any
+) -> str:
+    """Say which call returns the rows as a frame, or names them if it gets the job's frame."""
+    if missing is None or rows.batch_id is not None:
+        return ""
+    is_unnamed = missing.basis in telling.WITHOUT_FRAME and missing.named < missing.missing
+    if not (missing.is_exact or is_unnamed):
+        return ""
+    how = "names: pass the aggregated frame to evidence, or" if is_unnamed else "as a frame"
+    more = ", rows=frame" if is_unnamed or missing.asked else ""
+    output, input_ = _text(evidence.place, "written"), _text(source, "source")
+    return f"{how}: {rows.name}.audit({output}).missing_rows({input_}{more})"
 
 
 def _text(place: Any, otherwise: str) -> str:

@@ -31,12 +31,8 @@ from xorack.spark.missing.comparing import (
     sums_of_units,
 )
 from xorack.spark.missing.telling import Basis, Counts, Facts
-from xorack.spark.missing.why import (
-    Explanation,
-    Findings,
-    examine,
-    explain_groups,
-)
+from xorack.spark.missing.why import STATE, Explanation, Findings, examine
+from xorack.spark.record import summary_in
 from xorack.spark.units import chain_columns, column_named, has_columns, with_tag
 
 if TYPE_CHECKING:
@@ -156,9 +152,13 @@ class MissingRows(Facts):
     def examine(self, keep: Keep, *, is_lasting: bool = False) -> Findings:
         """Find the values that the differing rows have in common; see `examine` of `why`."""
         if self._units is None:
-            return Findings(explain_groups(self._rows, self, self._source, self._candidates))
-        marked = self._units.marks(self._source, is_lasting=is_lasting)
-        return examine(self._rows, self, self._source, marked, keep, is_few=self._units.is_few)
+            suspect = self._candidates.select("xorack_unit_").distinct()
+            marked = self._source.join(suspect.selectExpr("*", "1 AS n"), "xorack_unit_", "left")
+            stated = marked.selectExpr("*", "if(n IS NULL, 'other', 'suspect') AS state")
+        else:
+            stated = self._units.marks(self._source, is_lasting=is_lasting).selectExpr("*", STATE)
+        is_few = self._units is not None and self._units.is_few
+        return examine(self._rows, self, self._source, stated, keep, is_few=is_few)
 
     def __str__(self) -> str:
         return telling.counts_in_words(self)
@@ -181,12 +181,13 @@ def _started(rows: RowNames, source: DataFrame) -> DataFrame:
     """Add unit and file, and remove rows of chains that failed at the start."""
     keyed = source.withColumns({"xorack_unit_": unit_in(rows, source)})
     if names_files(source):
-        file = F.substring_index(F.input_file_name(), "/", -1)
-        keyed = keyed.withColumn("xorack_file_", file)
+        keyed = keyed.withColumn("xorack_file_", F.input_file_name())
     if rows.batch_id is not None or not has_columns(source, rows.chain):
         return keyed
-    failed = rows.record.chains().where("failed IS NOT NULL").select("tag")
-    if not failed.take(1):
+    header = rows.record.read()[1] or {}
+    summary = summary_in(header)
+    failed = rows.record.chains(header).where("failed IS NOT NULL").select("tag")
+    if summary.all_chains == summary.chains or not failed.take(1):
         return keyed
     # Compare chains by hash, because the tags of all rows would be the most expensive part.
     columns = chain_columns(source, rows.chain)

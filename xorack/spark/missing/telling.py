@@ -28,6 +28,10 @@ class Basis(Enum):
     SOURCE_CHANGED = "the source is not what was started"
 
 
+WITHOUT_FRAME = (Basis.GROUPS, Basis.AFTER_FRAME, Basis.OTHER_FRAMES, Basis.NOT_COMPUTED)
+"""Bases with which another frame of the job could name rows."""
+
+
 @dataclass(frozen=True)
 class Counts:
     """The difference between two sides, in rows of the source and in units.

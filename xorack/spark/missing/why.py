@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import combinations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pyspark.sql import functions as F
 
-from xorack.core.conditions import Both, Range, Values
+from xorack.core.conditions import AnyOf, Both, Range, Values
 from xorack.core.masking import masked, masked_path
 from xorack.core.reasons import CHARACTERS, Finding, Reasons, find_reasons
 from xorack.core.text import plural
@@ -34,33 +35,33 @@ _FEW = 20
 _MAX_COUNTED = 3
 """Findings that are counted in all rows."""
 _FILE, _TASK = "input file", "shuffle partition"
-_STATE = """
+STATE = """
     CASE WHEN missing_count = 0 THEN 'other' WHEN missing_count < 0 THEN 'doubled'
-    WHEN is_named THEN 'missing' ELSE 'repeated' END"""
-
-
+    WHEN is_named THEN 'missing' ELSE 'repeated' END AS state"""
+"""The state of a row in an exact comparison. Otherwise it is ``suspect`` or ``other``."""
+_DIFFERS = "state <> 'other'"
 MAX_NAMED = 100
 """Rows of each kind that an error names."""
 
 
 class Sample(NamedTuple):
-    """Rows of a source, with their ``missing_count`` and their state.
-
-    Some rows differ, and others are in the output.
+    """Rows of a source with their state: all differing rows, and samples of each state.
 
     Attributes:
-        kept: All rows that differ, or a sample of them, and a sample of the other rows.
         differing: All rows that differ.
-        shares: The share of the rows of each state that the driver has.
-        rows: These rows, by state.
+        is_complete: Whether the driver has all missing rows and all rows that do not differ.
+        rows: The rows that the driver has, by state.
         names: The unit columns of some of these rows, by state.
     """
 
-    kept: DataFrame
     differing: DataFrame
-    shares: Mapping[str, float]
+    is_complete: bool
     rows: Mapping[str, Sequence[Row]]
     names: Mapping[str, Sequence[tuple[Any, ...]]]
+
+    def others(self, state: str) -> list[Row]:
+        """Return the rows that have another state."""
+        return [row for other, rows in self.rows.items() if other != state for row in rows]
 
 
 @dataclass(frozen=True)
@@ -126,102 +127,84 @@ def examine(
     rows: RowNames,
     facts: Facts,
     source: DataFrame,
-    marked: DataFrame,
+    stated: DataFrame,
     keep: Keep,
     *,
     is_few: bool,
 ) -> Findings:
     """Name the differing rows, and find the values that they have in common.
 
-    `marked` are the rows of the source with their ``missing_count``. If few rows differ, one scan
-    of the source returns all of them and a sample of the other rows. A second scan counts the
-    conditions.
+    `stated` are the rows of the source with a ``state``. If few rows differ, one scan of the source
+    returns all of them and a sample of the other rows. A second scan counts the conditions.
     """
-    shown = _columns(facts, source)
-    sample = _draw(rows, facts, shown, marked, keep, is_few=is_few)
-    reasons: dict[str, Reasons] = {}
-    for state, count in (("missing", facts.named), ("doubled", facts.doubled_rows)):
-        others = [row for other, drawn in sample.rows.items() if other != state for row in drawn]
-        if count:
-            word, total = f"{state} row", facts.source.count
-            reasons[state] = find_reasons(
-                sample.rows[state], others, count, total, word, _handicaps(shown)
-            )
-    exact = _Counted(rows, sample, source, shown).exactly(reasons)
-    key: tuple[str, ...] = ()
-    is_apart = facts.named == facts.missing and not facts.doubled_rows
-    if is_apart and "missing" in exact and not _is_certain(exact["missing"]):
-        key = _dropped_key(rows, sample, source, shown)
-    explanation = Explanation((*exact.values(),), key, _repeated(rows, facts))
-    names_by_state = sample.names["missing"], sample.names["doubled"]
-    return Findings(explanation, sample.differing, *names_by_state)
-
-
-def _draw(
-    rows: RowNames,
-    facts: Facts,
-    shown: Mapping[str, Column],
-    marked: DataFrame,
-    keep: Keep,
-    *,
-    is_few: bool,
-) -> Sample:
-    """Draw a sample of the differing rows, and a sample of the other rows."""
     numbers = {
         "missing": facts.named,
         "doubled": facts.doubled_rows,
         "repeated": facts.hidden_rows,
-        "other": facts.source.count - facts.named - facts.doubled_rows - facts.hidden_rows,
+        "suspect": facts.exchanged if not facts.is_exact else 0,
     }
+    if not any(numbers.values()):
+        return NO_FINDINGS
+    # Most rows have this state, so it is the first that `_draw` tests.
+    numbers = {"other": facts.source.count - sum(numbers.values()), **numbers}
+    shown = _columns(facts, source)
+    sample = _draw(rows, numbers, shown, stated, keep, is_few=is_few)
+    reasons = {
+        state: find_reasons(
+            sample.rows[state],
+            sample.others(state),
+            numbers[state],
+            facts.source.count,
+            f"{state} row",
+            _handicaps(shown),
+        )
+        for state in ("missing", "doubled", "suspect")
+        if numbers[state]
+    }
+    exact = _counted(reasons, sample, source, partial(_test, shown, rows.tracking.mask))
+    key: tuple[str, ...] = ()
+    if {*exact} == {"missing"} and not facts.hidden_rows and not _is_certain(exact["missing"]):
+        key = _dropped_key([name for name in source.columns if name in shown], sample, stated)
+    explanation = Explanation((*exact.values(),), key, _repeated(rows, facts))
+    differing = sample.differing if facts.is_exact else None
+    return Findings(explanation, differing, sample.names["missing"], sample.names["doubled"])
+
+
+def _draw(
+    rows: RowNames,
+    numbers: Mapping[str, int],
+    shown: Mapping[str, Column],
+    stated: DataFrame,
+    keep: Keep,
+    *,
+    is_few: bool,
+) -> Sample:
+    """Draw rows of each state."""
     shares = {state: min(1.0, SAMPLE / max(number, 1)) for state, number in numbers.items()}
-    stated = marked.withColumn("state", F.expr(_STATE))
     share = " ".join(f"WHEN '{state}' THEN {share}" for state, share in shares.items())
-    is_drawn = F.expr(f"rand(1) < CASE state {share} END")
-    drawn = stated.withColumn("is_drawn", is_drawn)
-    differing = "missing_count <> 0"
-    kept = keep(drawn.where(f"is_drawn OR {differing}" if is_few else "is_drawn"))
+    drawn = stated.withColumn("is_drawn", F.expr(f"rand(1) < CASE state {share} END"))
+    kept = keep(drawn.where(f"is_drawn OR {_DIFFERS}" if is_few else "is_drawn"))
     columns = F.struct(*(column.alias(name) for name, column in shown.items()))
-    keys = F.when(F.expr(differing), F.struct(*(column_named(kept, n)[0] for n in rows.unit)))
+    unit = F.struct(*(column_named(kept, name)[0] for name in rows.unit))
     drawn_rows: dict[str, list[Row]] = {state: [] for state in numbers}
     names: dict[str, dict[tuple[Any, ...], None]] = {state: {} for state in numbers}
+    selected = kept.where("is_drawn").select(columns, F.when(F.expr(_DIFFERS), unit), "state")
     with plain_errors():
-        for row, key, state in kept.where("is_drawn").select(columns, keys, "state").collect():
+        for row, key, state in selected.collect():
             drawn_rows[state].append(_masked(row.asDict(), rows))
             if key and len(names[state]) < MAX_NAMED:
                 names[state][_masked_key(tuple(key), rows)] = None
-    all_differing = (kept if is_few else stated).where(differing)
     return Sample(
-        kept, all_differing, shares, drawn_rows, {s: [*keys] for s, keys in names.items()}
+        (kept if is_few else stated).where(_DIFFERS),
+        min(shares["missing"], shares["other"]) >= 1,
+        drawn_rows,
+        {state: [*keys] for state, keys in names.items()},
     )
 
 
 def _masked_key(key: tuple[Any, ...], rows: RowNames) -> tuple[Any, ...]:
     named = zip(rows.unit, key, strict=True)
     return tuple(masked(v) if name.lower() in rows.tracking.mask else v for name, v in named)
-
-
-def explain_groups(
-    rows: RowNames, facts: Facts, source: DataFrame, candidates: DataFrame
-) -> Explanation:
-    """Find the values that rows of groups with other units than were started have in common."""
-    count = facts.exchanged
-    if not count:
-        return Explanation()
-    word = "suspect row"
-    if count >= facts.source.count:
-        return Explanation((find_reasons([], [], count, facts.source.count, word),))
-    shown = _columns(facts, source)
-    columns = F.struct(*(column.alias(name) for name, column in shown.items())).alias("row")
-    units = candidates.select("xorack_unit_")
-    sides: list[list[Row]] = []
-    for how, number in (("left_semi", count), ("left_anti", facts.source.count - count)):
-        side = source.join(units, "xorack_unit_", how).where(f"rand(1) < {SAMPLE / number}")
-        with plain_errors():
-            sides.append([_masked(row[0].asDict(), rows) for row in side.select(columns).collect()])
-    suspect, others = sides
-    return Explanation(
-        (find_reasons(suspect, others, count, facts.source.count, word, _handicaps(shown)),)
-    )
 
 
 def _repeated(rows: RowNames, facts: Facts) -> str:
@@ -241,7 +224,7 @@ def _columns(facts: Facts, source: DataFrame) -> dict[str, Column]:
     """Return the columns to compare, by their names in reasons."""
     shown = dict([*comparable(source, CHARACTERS).items()][:_MAX_COLUMNS])
     if has_columns(source, ["xorack_file_"]):
-        shown[_FILE] = F.col("xorack_file_")
+        shown[_FILE] = F.substring_index("xorack_file_", "/", -1)
     # A task can only lose rows after the job's frame.
     if facts.is_after_frame and facts.by and has_columns(source, facts.by):
         tasks = int(source.sparkSession.conf.get("spark.sql.shuffle.partitions") or 200)
@@ -273,75 +256,68 @@ def _is_certain(reasons: Reasons) -> bool:
     return best is not None and is_only and isinstance(best.condition, Values)
 
 
-class _Counted(NamedTuple):
-    """Counts how many rows of a source meet each condition, by one scan."""
-
-    rows: RowNames
-    sample: Sample
-    source: DataFrame
-    shown: Mapping[str, Column]
-
-    def exactly(self, sampled: Mapping[str, Reasons]) -> dict[str, Reasons]:
-        """Return reasons by state with the counts of all rows, if Spark can test the conditions."""
-        tests: dict[tuple[str, int], Column] = {}
-        for state, reasons in sampled.items():
-            for n, finding in enumerate(reasons.findings[:_MAX_COUNTED]):
-                test = None if reasons.is_exact else self._column(finding.condition)
-                if test is None:
-                    break
-                tests[state, n] = test
-        if not tests:
-            return dict(sampled)
-        own = [F.count_if(test & (F.col("state") == state)) for (state, _), test in tests.items()]
-        every = [F.count_if(test) for test in tests.values()]
-        with plain_errors():
-            of_state = self.sample.differing.agg(*own).first() or ()
-            of_all = self.source.agg(*every).first() or ()
-        counts: dict[str, list[tuple[int, int]]] = {}
-        for (state, _), n, total in zip(tests, of_state, of_all, strict=True):
-            counts.setdefault(state, []).append((n, total - n))
-        return {
-            state: reasons.with_counts(counts[state]) if state in counts else reasons
-            for state, reasons in sampled.items()
-        }
-
-    def _column(self, condition: Condition) -> Column | None:
-        """Return a condition as a column, or None if its values are masked."""
-        if isinstance(condition, Both):
-            first, second = map(self._column, (condition.first, condition.second))
-            return None if first is None or second is None else first & second
-        column = self.shown[condition.column]
-        is_path_masked = condition.column == _FILE and self.rows.tracking.mask
-        if condition.column.lower() in self.rows.tracking.mask or is_path_masked:
-            return None
-        if isinstance(condition, Range):
-            is_met = F.lit(True)
-            if condition.low is not None:
-                is_met = is_met & (column >= F.lit(condition.low))
-            return is_met if condition.high is None else is_met & (column <= F.lit(condition.high))
-        values = [value for value in condition.values if value is not None]
-        is_met = column.isin(values) if values else F.lit(False)
-        return F.coalesce(is_met, F.lit(False)) | (
-            column.isNull() if len(values) < len(condition.values) else F.lit(False)
-        )
+def _counted(
+    sampled: Mapping[str, Reasons],
+    sample: Sample,
+    source: DataFrame,
+    test_of: Callable[[Condition], Column | None],
+) -> dict[str, Reasons]:
+    """Return reasons by state with the counts of all rows, if Spark can test the conditions."""
+    tests: dict[tuple[str, int], Column] = {}
+    for state, reasons in sampled.items():
+        for n, finding in enumerate(reasons.findings[:_MAX_COUNTED]):
+            test = None if reasons.is_exact else test_of(finding.condition)
+            if test is None:
+                break
+            tests[state, n] = test
+    if not tests:
+        return dict(sampled)
+    own = [F.count_if(test & (F.col("state") == state)) for (state, _), test in tests.items()]
+    every = [F.count_if(test) for test in tests.values()]
+    with plain_errors():
+        of_state = sample.differing.agg(*own).first() or ()
+        of_all = source.agg(*every).first() or ()
+    counts: dict[str, list[tuple[int, int]]] = {}
+    for (state, _), n, total in zip(tests, of_state, of_all, strict=True):
+        counts.setdefault(state, []).append((n, total - n))
+    return {
+        state: reasons.with_counts(counts[state]) if state in counts else reasons
+        for state, reasons in sampled.items()
+    }
 
 
-def _dropped_key(
-    rows: RowNames, sample: Sample, source: DataFrame, shown: Mapping[str, Column]
-) -> tuple[str, ...]:
-    """Return columns whose values occur once each in the output, if this explains the rows."""
-    names = [name for name in source.columns if name in shown][:_MAX_KEYS]
+def _test(
+    shown: Mapping[str, Column], mask: Collection[str], condition: Condition
+) -> Column | None:
+    """Return a condition as a column, or None if its values are masked or only a sample."""
+    if isinstance(condition, Both):
+        first, second = (_test(shown, mask, each) for each in (condition.first, condition.second))
+        return None if first is None or second is None else first & second
+    name, column = condition.column, shown[condition.column]
+    if isinstance(condition, AnyOf) or name.lower() in mask or (mask and name == _FILE):
+        return None
+    if isinstance(condition, Range):
+        low, high = condition.low, condition.high
+        above = F.lit(True) if low is None else column >= F.lit(low)
+        return above if high is None else above & (column <= F.lit(high))
+    values = [value for value in condition.values if value is not None]
+    is_met = F.coalesce(column.isin(values), F.lit(False)) if values else F.lit(False)
+    return is_met | column.isNull() if len(values) < len(condition.values) else is_met
+
+
+def _dropped_key(names: Sequence[str], sample: Sample, stated: DataFrame) -> tuple[str, ...]:
+    """Return the columns of which the output has one row each, if that explains what is missing."""
     missing, others = sample.rows["missing"], sample.rows["other"]
-    is_all = min(sample.shares["missing"], sample.shares["other"]) >= 1
-    unlike: list[set[str]] = []  # no missing row has the values of another row in these columns
+    unlike: list[set[str]] = []  # columns of which no missing row has values of another row
     for size in (1, 2, 3) if len(missing) > 2 else ():
-        for key in combinations(names, size):
+        for key in combinations(names[:_MAX_KEYS], size):
             if any(columns <= {*key} for columns in unlike):
                 continue
             twins = _twins(key, missing, others)
-            if twins is not None and (twins == len(missing) or (twins > 0 and not is_all)):
-                is_key = is_all or _is_key(rows, key, sample, source, shown)
-                return key if is_key else ()
+            if twins is not None and (
+                twins == len(missing) or (twins > 0 and not sample.is_complete)
+            ):
+                return key if sample.is_complete or _is_key(key, sample, stated) else ()
             if twins is not None:
                 unlike.append({*key})
     return ()
@@ -360,31 +336,17 @@ def _twins(key: Sequence[str], missing: Sequence[Row], others: Sequence[Row]) ->
     return sum(tuple(row[name] for name in key) in kept for row in missing)
 
 
-def _is_key(
-    rows: RowNames,
-    key: Sequence[str],
-    sample: Sample,
-    source: DataFrame,
-    shown: Mapping[str, Column],
-) -> bool:
+def _is_key(key: Sequence[str], sample: Sample, stated: DataFrame) -> bool:
     """Return whether exactly one row of each key is not missing.
 
     The keys of the first missing rows are tested first, because this needs no shuffle of all rows.
     """
     columns = [F.col(quoted(name)) for name in key]
-    lost = sample.differing.select("xorack_unit_")
-    tests: list[Column | None] = [None]
-    if not {name.lower() for name in key} & {*rows.tracking.mask}:
-        values = [F.struct(*(F.lit(row[n]) for n in key)) for row in sample.rows["missing"][:_FEW]]
-        tests.insert(0, F.struct(*(shown[name] for name in key)).isin(values))
-    for test in tests:
-        sides = [
-            frame if test is None else frame.where(test) for frame in (source, sample.differing)
-        ]
-        others = sides[0].join(lost, "xorack_unit_", "left_anti").select(*columns, F.lit(1))
-        both = others.toDF(*key, "_n").union(sides[1].select(*columns, F.lit(0)))
-        kept = both.groupBy(*map(quoted, key)).agg(F.sum("_n").alias("_n"))
-        with plain_errors():
-            if kept.where("_n <> 1").take(1):
+    hashed = F.xxhash64(*columns)
+    with plain_errors():
+        few = {row[0] for row in sample.differing.limit(_FEW).select(hashed).collect()}
+        for rows in (stated.where(hashed.isin([*few])), stated):
+            kept = rows.groupBy(*columns).agg(F.expr("count_if(state <> 'missing') AS kept"))
+            if kept.where("kept <> 1").take(1):
                 return False
     return True

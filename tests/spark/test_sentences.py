@@ -1,0 +1,221 @@
+"""What a failing finish names and says, for each way in which a job and its source may change."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+from pyspark.sql import functions as F
+
+from tests.spark.orders import LINES, SIZES, Run, lines_of, requests_in, tag
+from tests.spark.sentences import Truth, false_claims
+from tests.support.queue_server import QueueServer
+from xorack.errors import OutputDiffersError
+from xorack.spark.missing import why
+
+UNIT = ("order", "line")
+CHANGED = {
+    "a key was corrected": "if(order = 6 AND line = 3, 199, line)",
+    "rows were replaced": "if(order = 6 AND line < 4, line + 200, line)",
+}
+
+
+def slow(*values):
+    return pytest.param(*values, marks=pytest.mark.slow)
+
+
+@pytest.fixture(scope="module")
+def run(spark, tmp_path_factory):
+    with QueueServer() as queue:
+        run = Run(spark, queue, tmp_path_factory.mktemp("run"))
+        run.rows.start(run.write_lines())
+        yield run
+
+
+@pytest.fixture
+def new_run(run, request, tmp_path):
+    """Return a run whose chains no other test has finished."""
+    new = run.again(run_id=request.node.name[:60], root=tmp_path)
+    new.rows.start(new.write_lines())
+    new.sent()
+    return new
+
+
+def units_of(frame):
+    return [(row["order"], row["line"]) for row in frame.select(*UNIT).collect()]
+
+
+def job_of(run, where="true"):
+    """Return the input with units, as a job reads it."""
+    return run.read().transform(run.rows.with_unit).where(where)
+
+
+def finish(run, output, written, started=LINES, **options):
+    """Finish an output that has these units; check each sentence, and return the error."""
+    run.sent()
+    with pytest.raises(OutputDiffersError) as caught:
+        run.rows.finish(output, **options)
+    rows = [row.asDict() for row in lines_of(run.spark, started).collect()]
+    truth = Truth(rows, Counter(written), UNIT)
+    assert false_claims(str(caught.value), truth, requests_in(run.sent()), len(SIZES)) == []
+    return caught.value
+
+
+def billed(run, job, *by, name="billed", frame=None):
+    sums = run.rows.evidence(job if frame is None else frame)
+    return run.write(job.groupBy(*(by or ["sku"])).agg(*sums), name)
+
+
+@pytest.mark.parametrize(
+    ("change", "has_frame"),
+    [
+        ("a key was corrected", True),
+        slow("rows were replaced", True),
+        slow("rows were replaced", False),
+    ],
+)
+def test_a_source_that_is_not_what_was_started_names_no_row(new_run, change, has_frame):
+    """A row that is only in the changed source was not started, so it cannot be missing."""
+    rows = new_run.read().withColumn("line", F.expr(CHANGED[change]))
+    new_run.write(rows, "changed")
+    new_run.write(new_run.read("changed"), "lines")
+    job = job_of(new_run, "line < 190")
+    error = finish(new_run, billed(new_run, job, "order"), units_of(job), recompute=has_frame)
+    assert error.found.rows.count() == 0
+    assert error.missing == []
+    assert "the source is not what was started: it has 154 units, as many as" in str(error)
+    assert f"chains of which the source differs: {tag(6, new_run.run_id)} (120 of 120)" in str(
+        error
+    )
+
+
+def test_another_copy_of_the_source_names_no_row(run):
+    job = job_of(run, "line <> 7")
+    audit = run.rows.audit(billed(run, job))
+    copy = run.read().withColumn("order", F.col("order") + 10)
+    found = audit.missing_rows(copy, rows=copy.where("line <> 7").transform(run.rows.with_unit))
+    assert (found.named, found.is_exact) == (0, False)
+    assert found.proof.startswith("the source is not what was started: it has 154 units, as many")
+
+
+def test_a_source_of_which_a_row_has_another_chain_names_no_row(run):
+    """All units are those that were started: only the sums by chain show the change."""
+    lines = run.tracking.rows("apart", chain="order", unit="id", label="apart")
+    rows = lines_of(run.spark).withColumn("id", F.expr("order * 1000 + line"))
+    lines.start(run.write(rows, "apart"))
+    moved = run.read("apart").withColumn("order", F.expr("if(id = 6003, 5, order)"))
+    source = run.write(moved, "moved")
+    job = run.read("moved").transform(lines.with_unit).where("line <> 7")
+    output = run.write(job.groupBy("order").agg(*lines.evidence(job)), "billed")
+    with pytest.raises(OutputDiffersError, match="the source is not what was started: chains of"):
+        lines.finish(output, source=source)
+
+
+def test_units_that_are_twice_in_the_source(run, tmp_path):
+    """The job keeps the last version of each: the version is no reason, and no row has a name."""
+    new = run.again(run_id="twice", root=tmp_path)
+    again = lines_of(run.spark).where("line < 2 AND order > 1")
+    rows = lines_of(run.spark).withColumn("version", F.lit(1))
+    rows = rows.unionAll(again.withColumn("version", F.lit(2)))
+    with pytest.warns(UserWarning, match=r": 5 units occur more than once, in 10 of 159 rows, "):
+        new.rows.start(new.write(rows, "lines"))
+    last = job_of(new).orderBy(F.desc("version")).coalesce(1).dropDuplicates(["order", "line"])
+    source = [*LINES, *((order, 1) for order in range(2, 7))]
+    error = finish(new, billed(new, last), LINES, source)
+    reason = "5 units of 'lines' are there twice in the source; one row of each is missing"
+    assert error.why == reason
+    assert (error.found.rows.count(), error.found.repeated.count()) == (0, 10)
+    assert "pass the aggregated frame" not in str(error)
+    last = last.where("order <> 3")
+    error = finish(new, billed(new, last), units_of(last), source)
+    assert error.why == f"4{reason[1:]}; order = 3: 6 of 6 missing rows, 0 of 153 others"
+    assert units_of(error.found.rows.where("line = 1")) == [(3, 1)] * 2
+
+
+@pytest.mark.parametrize("sample", [slow(4_000), 30])
+def test_a_condition_has_the_counts_of_all_rows(new_run, monkeypatch, sample):
+    monkeypatch.setattr(why, "SAMPLE", sample)
+    job = job_of(new_run, "NOT (sku = 'sku 1' AND line < 90)")
+    error = finish(new_run, billed(new_run, job), units_of(job))
+    keys = [(order, line) for order, line in LINES if (order * 7 + line) % 5 == 1]
+    lost = len([1 for _, line in keys if line < 90])
+    rest = f"{len(keys) - lost} of {len(LINES) - lost} others"
+    assert f"sku = 'sku 1': {lost} of {lost} missing rows, {rest}" in str(error.found.explain())
+
+
+def test_dropped_duplicates_by_columns_of_any_type(run, tmp_path, monkeypatch):
+    """The key is found in samples, and tested against all rows."""
+    monkeypatch.setattr(why, "SAMPLE", 100)
+    new = run.again(run_id="duplicates", root=tmp_path)
+    rows = run.spark.range(400).selectExpr(
+        *("int(id) AS line", "int(id % 7) AS order"),
+        "CAST(id div 2 % 20 AS decimal(15, 2)) AS price",
+        "date_add(date'2026-01-01', int(id div 40)) AS day",
+    )
+    new.rows.start(new.write(rows, "lines"))
+    kept = job_of(new).coalesce(1).dropDuplicates(["price", "day"])
+    with pytest.raises(OutputDiffersError) as caught:
+        new.rows.finish(new.write(kept.groupBy("order").agg(*new.rows.evidence(kept)), "billed"))
+    same = "Each of the 200 missing rows has a row with the same price, day that is in the output"
+    assert caught.value.why == same
+
+
+@pytest.mark.parametrize("number", [slow(1), 5])
+def test_frames_of_outputs_among_frames_of_previews(new_run, number):
+    """All frames are tried in each combination, whichever was given last."""
+    jobs = [job_of(new_run, f"line <> 7 AND line % {number} = {n}") for n in range(number)]
+    outputs = [billed(new_run, job, name=f"billed{n}") for n, job in enumerate(jobs)]
+    for rows in (3, 5):
+        new_run.rows.evidence(job_of(new_run).limit(rows))
+    error = finish(new_run, outputs, [keys for keys in LINES if keys[1] != 7])
+    assert sorted(units_of(error.found.rows)) == [(order, 7) for order in (4, 5, 6)]
+    assert error.why == "line = 7: 3 of 3 missing rows, 0 of 151 others"
+
+
+def test_a_dimension_that_was_loaded_late(new_run):
+    skus = new_run.read().select("sku").distinct()
+    path = new_run.write(skus.where("sku <> 'sku 1'"), "skus")
+    rows = job_of(new_run).join(new_run.spark.read.parquet(path), "sku")
+    output = billed(new_run, rows, "order", frame=rows)
+    written = units_of(rows)
+    skus.where("sku = 'sku 1'").write.mode("append").parquet(path)
+    late = job_of(new_run).join(new_run.spark.read.parquet(path), "sku")
+    error = finish(new_run, output, written, rows=late)
+    assert "So rows were lost later, in the aggregation or its write, or a source of the" in str(
+        error
+    )
+    assert "computed again, are all rows that were started" in error.found.proof
+
+
+def test_an_old_row_that_a_merge_has_kept(new_run):
+    job = job_of(new_run, "line > 70 OR order < 6")
+    path = billed(new_run, job, "order")
+    nulls = (f"bigint(NULL) AS {name}" for name in new_run.rows.evidence_names)
+    old = new_run.spark.read.parquet(path).limit(1).selectExpr("order + 90 AS order", *nulls)
+    new_run.write(old, "old")
+    error = finish(new_run, [path, str(new_run.root / "old")], units_of(job))
+    lines = str(error).splitlines()
+    assert lines.index("70 of 70 missing rows can be named") < lines.index(
+        "1 row of the output has no evidence: did another job write it?"
+    )
+
+
+def test_every_chain_that_stays_open_has_a_note_without_names_and_frame(new_run):
+    job = job_of(new_run)
+    doubled = job.unionAll(job.where("line % 2 = 1 AND order <> 1"))
+    path = new_run.write(doubled.groupBy().agg(*new_run.rows.evidence()), "one row")
+    error = finish(new_run, path, units_of(doubled))  # it checks that each chain has a note
+    assert (error.found.named, error.found.is_exact) == (0, False)
+    assert "all chains stay open" in str(error)
+
+
+def test_rows_are_the_aggregated_frame_and_source_is_the_input(new_run):
+    job = job_of(new_run, "order <> 4")
+    path = new_run.write(job.groupBy("sku").agg(*new_run.rows.evidence()), "billed")
+    options = {"rows": job, "source": new_run.read()}
+    error = finish(new_run, path, units_of(job), **options)
+    found = new_run.rows.audit(path).missing_rows(**options)
+    for rows in (error.found.rows, found.rows):
+        assert sorted(units_of(rows)) == [keys for keys in LINES if keys[0] == 4]
+    assert error.found.proof == found.proof
+    assert "the job's rows, computed again, are those of the output" in found.proof
