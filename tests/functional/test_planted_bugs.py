@@ -292,7 +292,7 @@ BUGS = {
     ],
     twice_a_day: ["acked: all of its units are finished; 1 repeated create came after its end"],
     disabled_rule: [
-        "its event is published: if none arrived, xorack doctor examines the rules on the bus"
+        "its event is published: if no event arrived, xorack doctor examines the rules on the bus"
     ],
     producer_that_nothing_follows: ["1 message waits in the acker's queue: if it stays"],
 }

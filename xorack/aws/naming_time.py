@@ -11,11 +11,11 @@ from xorack.core.budget import Budget
 from xorack.core.chain import Chain
 
 CONSUMERS_SHARE = 0.25
-"""The share of the consumer's time. Senders can choose ids that take long to name, and a sweep
-continues with their chains."""
+"""The share of the consumer's time. Senders can choose ids that take long to name; a sweep
+then names the units of the chains that are left."""
 SWEEPERS_SHARE = 0.75
-"""The share of the time that a sweep has left when it publishes events. Its other work is done by
-then, and the rest is for the events that name no units."""
+"""The share of the time that a sweep has left when it publishes events. The last quarter is
+for events that name no units."""
 
 
 class NamingTime:

@@ -92,7 +92,9 @@ def _of_event(status: ChainStatus) -> list[Clue]:
     """Return where the event is, unless a failure explains more."""
     if status.chain.reports.event_pending:
         return [Clue("event", "its event is not published yet: the sweeper tries each minute")]
-    text = "its event is published: if none arrived, xorack doctor examines the rules on the bus"
+    text = (
+        "its event is published: if no event arrived, xorack doctor examines the rules on the bus"
+    )
     return [Clue("event", text)] if status.chain.status == "acked" else []
 
 
