@@ -1,4 +1,4 @@
-"""What a failing finish names and says, for each way in which a job and its source may change."""
+"""The sentence of a failing finish, for each way in which a job and its source may change."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def test_a_source_of_which_a_row_has_another_chain_names_no_row(run):
 
 
 def test_units_that_are_twice_in_the_source(run, tmp_path):
-    """The job keeps the last version of each: the version is no reason, and no row has a name."""
+    """The job keeps the last version of each row: it is no reason, and no row has a name."""
     new = run.again(run_id="twice", root=tmp_path)
     again = lines_of(run.spark).where("line < 2 AND order > 1")
     rows = lines_of(run.spark).withColumn("version", F.lit(1))
@@ -162,7 +162,7 @@ def test_dropped_duplicates_by_columns_of_any_type(run, tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("number", [slow(1), 5])
 def test_frames_of_outputs_among_frames_of_previews(new_run, number):
-    """All frames are tried in each combination, whichever was given last."""
+    """All frames are tried in each combination, in any order of the evidence."""
     jobs = [job_of(new_run, f"line <> 7 AND line % {number} = {n}") for n in range(number)]
     outputs = [billed(new_run, job, name=f"billed{n}") for n, job in enumerate(jobs)]
     for rows in (3, 5):

@@ -166,7 +166,7 @@ def test_a_sweep_of_a_dead_bus_counts_all_pending_events_and_reads_few(functions
 
 @pytest.mark.parametrize(("naming", "published"), [(0.02, 1_000), (0.1, 300)])
 def test_a_sweep_names_units_while_it_has_time(functions, monkeypatch, naming, published):
-    """A sweep that could name no more units counted as complete, and 33 of 60 s were left."""
+    """A sweep that could not name more units counted as complete, with 33 of 60 s left."""
     due_chains(functions, 1_000)
     due_chains(functions, 300, "easy", **PENDING)
     entry = EventBus.entry

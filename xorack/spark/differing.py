@@ -54,9 +54,10 @@ _BY_CHAIN = """
     if(agrees, NULL, format_string('%,d of %,d units of {0} are in the output%s', found, started,
         if(found = started, ', but different units', '')))"""
 _ENDS = "tag", "started_xor AS xor", "started AS count", "agrees", "found"
-"""The columns of `compare_chains` for chains that end if `agrees`, and else get a ``text``."""
+"""Columns of the result of `compare_chains`. A chain ends if `agrees`; otherwise its
+note gets the ``text``."""
 _NUMBERS = "count_if(agrees)", "sum(if(agrees, count, 0L))", "count_if(text IS NOT NULL)"
-"""The numbers of the chains that end, of their units, and of the chains that get a text."""
+"""The numbers of the chains that end, of their units, and of the chains that get a ``text``."""
 _NO_IDS = "bigint(NULL) AS missing_count", "CAST(NULL AS array<string>) AS ids"
 
 
@@ -86,11 +87,12 @@ class Differing(NamedTuple):
     all_or_none: bool = False
 
     def find(self, source: DataFrame, *, is_started: bool = False) -> Difference:
-        """Find the difference between the output and a source that is what was started.
+        """Find the difference between the output and a source that has the started rows.
 
-        Unless the files show that it is, its chains are compared with those of the record.
+        If the files do not show that the source has the started rows, its chains are compared with
+        the chains of the record.
         """
-        # If the unit has the chain, equal units are in equal chains.
+        # If the chain columns are among the unit columns, equal units are in equal chains.
         is_apart = is_started or {*self.rows.chain} <= {*self.rows.unit}
         if not is_apart and (chains := self._changed_chains(source)):
             return self.unknown(f"the source is not what was started: {chains}")
@@ -193,7 +195,7 @@ class Differing(NamedTuple):
         return self._differs(difference, judged, sums_of(judged, *_NUMBERS))
 
     def all_open(self, difference: Difference) -> Differs:
-        """Finish no chain, because it is unknown which chains differ."""
+        """Finish no chain, because the differing chains are unknown."""
         text = f"'the output of {self.rows.name} differs from what was started' AS text"
         columns = "tag", "xor", "count", "false AS agrees", "bigint(NULL) AS found"
         judged = self.started.chains.selectExpr(*columns, text, *_NO_IDS)
@@ -213,7 +215,7 @@ class Differing(NamedTuple):
     def _split(
         self, judged: DataFrame, numbers: Sequence[int], sentence: str = ""
     ) -> tuple[Finished, Notes]:
-        """Finish the chains that agree, and note the other chains; see `_ENDS` and `_NUMBERS`."""
+        """Split chains into those that finish and those that get a note; see `_ENDS`."""
         number, units, noted = numbers
         texts = judged.where("text IS NOT NULL AND count > 0")
         chains = judged.where("agrees").select("tag", "xor", "count")

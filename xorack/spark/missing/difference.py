@@ -157,7 +157,7 @@ def error_of(
 def _how_to_get_rows(
     rows: RowNames, evidence: Evidence, missing: MissingRows | None, source: Any
 ) -> str:
-    """Say which call returns the rows as a frame, or names them if it gets the job's frame."""
+    """Return the text of the call that returns the missing rows as a frame, or names them."""
     if missing is None or rows.batch_id is not None:
         return ""
     is_unnamed = missing.basis in telling.WITHOUT_FRAME and missing.named < missing.missing

@@ -49,7 +49,7 @@ class Sample(NamedTuple):
 
     Attributes:
         differing: All rows that differ.
-        is_complete: Whether the driver has all missing rows and all rows that do not differ.
+        is_complete: Whether the driver has all missing rows, and all rows that do not differ.
         rows: The rows that the driver has, by state.
         names: The unit columns of some of these rows, by state.
     """
