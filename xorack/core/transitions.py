@@ -554,7 +554,8 @@ def _scheduled(chain: Chain) -> Chain:
     """
     if chain.final:
         return chain
-    # If the sweeper looks too early, it costs one read. Each change costs a write to the index.
+    # A ``due_at`` that is too early costs the sweeper one read. A change of it costs a write to the
+    # index.
     deadline = chain.effective_deadline
     if deadline is None or chain.due_at is None or deadline < chain.due_at:
         chain = replace(chain, due_at=deadline)

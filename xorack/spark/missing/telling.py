@@ -146,7 +146,7 @@ _OTHER_RUN = (
 
 
 def basis_in_words(facts: Facts) -> str:
-    """Say what proves the names, or why there are no names."""
+    """Return the text that says what proves the names of rows, or why no row has a name."""
     if facts.basis == Basis.SOURCE_CHANGED:
         return f"the source is not what was started: {source_in_words(facts)}"
     if facts.basis in _SENTENCES:
