@@ -89,7 +89,7 @@ def test_runs(run):
     assert {t for t, _ in as_set(run.sent())} == {tag(n, "2026-02-01") for n in range(1, 7)}
     run.write_lines(LINES[1:])
     expected = r"^run '2026-01-31' started 154 rows named 'lines' in 6 chains before, and now .*: "
-    with pytest.raises(StateError, match=rf"{expected}153 in 5; use another run_id$"):
+    with pytest.raises(StateError, match=rf"{expected}153 in 5 chains; use another run_id$"):
         run.rows.start(path)
     turned = run.tracking.rows("lines", chain="order", unit=["line", "order"])
     with pytest.raises(StateError, match="unit columns order, line, and now they are line, order"):
