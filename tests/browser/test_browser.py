@@ -3,6 +3,7 @@
 import re
 
 from tools.pictures import TARGET
+from xorack.core.notebook import table
 
 
 def test_fonts_of_the_machine_play_no_part(browser):
@@ -25,3 +26,17 @@ def test_a_picture_loads_nothing():
     assert "make&#160;demo&#160;LOSE=3" in pictures["lost-words.svg"]
     for name, picture in pictures.items():
         assert not re.search(r"url\((?!#)|<image|@import|@font-face", picture), name
+
+
+def test_what_a_notebook_shows_has_the_colour_of_its_theme(browser):
+    """It has it even in a frame without a doctype. A name that is a tag stays a text."""
+    page = browser.new_page()
+    shown = table("Rows of <script>document.title = 1</script>", {"<script>": "<b>"})
+    page.set_content(f"<body style='background:#111;color:#ddd'>{shown}")
+    colours = "cells => cells.map(cell => [getComputedStyle(cell).color, cell.textContent])"
+    assert page.locator("th, td, strong").evaluate_all(colours) == [
+        ["rgb(221, 221, 221)", text]
+        for text in ("Rows of <script>document.title = 1</script>", "<script>", "<b>")
+    ]
+    assert page.title() == ""
+    page.close()

@@ -22,7 +22,11 @@ _ROW = (
     '<tr><th style="text-align:left;font-weight:600">{name}</th>'
     '<td style="text-align:left">{value}</td></tr>'
 )
-_WHOLE = '<div class="xorack"><strong>{title}</strong>{bar}<table>{rows}</table></div>'
+# Some notebooks show HTML in a frame without a doctype, where tables have a colour of their own.
+_WHOLE = (
+    '<div class="xorack"><strong>{title}</strong>{bar}'
+    '<table style="color:inherit">{rows}</table></div>'
+)
 MAX_SHOWN = 20
 """Values of a list that a table shows."""
 
