@@ -41,6 +41,8 @@ _KINDS = {
     "linked": ("link to a folder", "links to folders"),
     "special": ("pipe, socket or device", "pipes, sockets and devices"),
     "encoding": ("name that is not UTF-8", "names that are not UTF-8"),
+    "empty": ("empty file", "empty files"),
+    "broken": ("broken link", "broken links"),
 }
 """Reasons why names are left out, in words for one name and for several."""
 

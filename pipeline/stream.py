@@ -8,8 +8,8 @@ It runs three queries. Each has its own checkpoint in OUT/checkpoints:
     starts   starts the words of the files in OUT/words, or fails the files
     counts   counts the words of OUT/words to OUT/counts/batch=N, and finishes them
 
-Files may arrive in folders below DIR. A file's name is its path in DIR. Spark leaves hidden names
-out, like `pipeline.split`. The program prints how many there are.
+Files may arrive in folders below DIR. A file's name is its path in DIR. The program prints how many
+names have no chain: hidden names, links to folders, broken links, and empty files.
 
 In OUT/words, each file has a row without a word, which has an error if the file cannot be read, and
 a row for each word. They are in one Parquet file, and so in one batch. If a batch is repeated after
@@ -155,13 +155,19 @@ def _check_places(arguments: Namespace) -> None:
 
 
 def _listing(folder: str) -> Listing:
-    """List a folder as Spark sees it, without names that are not UTF-8, which Java leaves out."""
+    """List a folder, and count the files that a stream leaves out among the names left out.
+
+    Java leaves out names that are not UTF-8, and Spark leaves out empty files and broken links.
+    """
     listing = list_folder(folder, "--files")
     for file in listing.files:
         try:
             file.path.decode()
         except UnicodeDecodeError:
             listing.skipped.append(("encoding", file.relative))
+        else:
+            if file.size == 0:
+                listing.skipped.append(("broken" if file.problem else "empty", file.relative))
     return listing
 
 

@@ -13,6 +13,7 @@ from tests.spark.orders import LINES, SIZES, Run, part_files, requests_in, tag
 from tests.support.queue_server import QueueServer
 from xorack import unit_id
 from xorack.errors import ArgumentError, OutputDiffersError
+from xorack.spark.units import GLOB
 
 ALL, CHAINS = len(LINES), len(SIZES)
 
@@ -211,13 +212,15 @@ def test_missing_units_that_the_run_tolerates(spark, queue, tmp_path):
     assert "no chain stays open: earlier calls have acked all 6" in str(error)
 
 
+def move_to_a_folder_of_hive(parts):
+    (folder := parts[0].parent / "HIVE_UNION_SUBDIR_1").mkdir()
+    parts[0].rename(folder / "000000_0")
+
+
 READ_IN_PART = {
     "an empty file": (lambda parts: parts[0].write_bytes(b""), "1 of 3 files are empty or missing"),
     "a folder of Hive": (
-        lambda parts: (
-            [parts[0].parent.joinpath("HIVE_UNION_SUBDIR_1").mkdir()]
-            and parts[0].rename(parts[0].parent / "HIVE_UNION_SUBDIR_1" / "000000_0")
-        ),
+        move_to_a_folder_of_hive,
         "1 files in subfolders are not read, such as .*/HIVE_UNION_SUBDIR_1/000000_0",
     ),
 }
@@ -226,12 +229,31 @@ READ_IN_PART = {
 @pytest.mark.parametrize("name", READ_IN_PART)
 def test_an_input_that_spark_reads_in_part_is_refused(run, name):
     change, problem = READ_IN_PART[name]
-    for part in part_files(path := run.write_lines(name="part")):
-        part.with_name(f".{part.name}.crc").unlink()
-    change(part_files(path))
-    with pytest.raises(ArgumentError, match=f"^written: {problem}"):
-        run.again(run_id="part").rows.start(path)
+    change(parts_without_checksums(path := run.write_lines(name="part")))
+    run.spark.sql(f"CREATE TABLE part USING parquet LOCATION '{path}'")
+    try:
+        for given in (path, "part"):
+            with pytest.raises(ArgumentError, match=f"^written: {problem}"):
+                run.again(run_id="part").rows.start(given)
+    finally:
+        run.spark.sql("DROP TABLE part")
     assert run.queue.bodies == []
+
+
+def parts_without_checksums(path):
+    for part in (parts := part_files(path)):
+        part.with_name(f".{part.name}.crc").unlink()
+    return parts
+
+
+def test_a_file_of_the_input_that_is_emptied_between_the_jobs(run):
+    lines = run.again(run_id="emptied").rows
+    lines.start(path := run.write_lines(name="emptied"))
+    parts_without_checksums(path)[0].write_bytes(b"")
+    billed = run.write(run.bill(run.read("emptied"), rows=lines), "billed")
+    with pytest.raises(OutputDiffersError, match="1 of 3 files are missing or empty since then"):
+        lines.finish(billed)
+    run.sent()
 
 
 def test_names_that_spark_hides_are_counted(run):
@@ -245,27 +267,11 @@ def test_names_that_spark_hides_are_counted(run):
 
 def test_a_folder_whose_name_is_a_pattern_for_spark(run):
     run.write_lines(name="plain")
-    path = (run.root / "plain").rename(run.root / "in [2026] {x}")
+    path = str((run.root / "plain").rename(run.root / "in [2026] {x}"))
     lines = run.again(run_id="brackets").rows
-    assert lines.start(str(path)).units == ALL
-    assert (
-        lines.finish(
-            run.write(
-                run.bill(
-                    run.spark.read.parquet(
-                        str(path)
-                        .replace("[", "\\[")
-                        .replace("]", "\\]")
-                        .replace("{", "\\{")
-                        .replace("}", "\\}")
-                    ),
-                    rows=lines,
-                ),
-                "out",
-            )
-        ).units
-        == ALL
-    )
+    assert lines.start(path).units == ALL
+    bills = run.bill(run.spark.read.parquet(path.translate(GLOB)), rows=lines)
+    assert lines.finish(run.write(bills, "out [2026] {x}")).units == ALL
 
 
 def test_unit_columns_that_an_insert_has_swapped(run):

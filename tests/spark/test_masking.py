@@ -72,7 +72,7 @@ def test_a_file_that_is_gone_is_named_without_its_masked_value(run, spark):
     units = spark.read.parquet(str(path)).transform(rows.with_unit)
     bills = run.write(units.groupBy("line").agg(*rows.evidence(units)), "bills")
     with pytest.raises(
-        OutputDiffersError, match=r"files are missing since then: .*email=#"
+        OutputDiffersError, match=r"files are missing or empty since then: .*email=#"
     ) as caught:
         rows.finish(bills, source=str(path))
     assert "pequod" not in str(caught.value)

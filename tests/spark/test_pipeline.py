@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import random
+import re
 
 import pytest
 
+from pipeline import stream
 from pipeline.reading import PIECE
 from pipeline.scan import file_id
 from tests.spark.helpers import (
@@ -16,6 +18,7 @@ from tests.spark.helpers import (
     last_summary,
     prose,
     run_count,
+    run_main,
     run_split,
     write_files,
 )
@@ -154,3 +157,50 @@ def test_folders_of_others_are_left_alone(queue, tmp_path, capfd):
     assert run_split(queue, other, tmp_path / "w") == 1
     assert "run 'r1' started 5 rows named 'words' in 1 chains before" in capfd.readouterr().err
     assert queue.bodies == []
+
+
+def run_stream(queue, files, out):
+    folders = ("--files", files, "--out", out, "--available-now")
+    return run_main(stream, queue, "r1", out.parent / "records", *folders)
+
+
+def test_the_stream_processes_or_counts_odd_names(queue, tmp_path, capfd):
+    """A folder's name is no pattern, and each name that has no chain is counted."""
+    files = tmp_path / "arriving [1]"
+    texts = {"a=1/x.txt": "one", "a=2/x.txt": "two", "sub [x]/*.txt": "three"}
+    hidden = ("_a.txt", ".b.txt", "c.txt._COPYING_", "_temporary/0/d.txt")
+    utf_16 = "call me ishmael".encode("utf-16-le")
+    write_files(files, {**texts, **dict.fromkeys(hidden, "hidden")})
+    write_files(files, {"empty.txt": "", "utf-16.txt": utf_16})
+    (write_files(tmp_path / "other", {"e.txt": "linked"}) / "f.txt").write_text("four")
+    (files / "linked").symlink_to(tmp_path / "other")
+    (files / "f.txt").symlink_to(tmp_path / "other" / "f.txt")
+    (files / "gone.txt").symlink_to("nowhere")
+    with open(os.fsencode(files) + b"/caf\xe9.txt", "w") as file:
+        file.write("five")
+    assert run_stream(queue, files, tmp_path / "out") == 0
+    assert (
+        "stream: left out: 1 broken link, such as 'gone.txt'; 1 empty file, such as 'empty.txt'; "
+        "1 name that is not UTF-8, such as 'caf\\\\xe9.txt'; 4 hidden names, such as '.b.txt'; "
+        "1 link to a folder, such as 'linked'\n"
+    ) in capfd.readouterr().err
+    acker = Acker(queue.bodies)
+    found = {tag.removeprefix("r1/file/"): chain for tag, chain in acker.chains.items()}
+    assert found.pop("utf-16.txt").status == "failed"
+    assert {name: chain.status for name, chain in found.items()} == dict.fromkeys(
+        [*texts, "f.txt"], "acked"
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "out", "message"),
+    [
+        ("12:00.txt", "o", "--files: the name '12:00.txt' has a colon, and Spark cannot read such"),
+        ("a.txt", "o [1]", r"--out \S+/o \[1\] has characters of Spark's patterns"),
+    ],
+)
+def test_a_name_that_the_stream_cannot_read_is_refused(queue, tmp_path, capfd, name, out, message):
+    write_files(tmp_path / "arriving", {name: "one"})
+    assert run_stream(queue, tmp_path / "arriving", tmp_path / out) == 1
+    assert re.search(message, capfd.readouterr().err)
+    assert (queue.bodies, (tmp_path / out).exists()) == ([], False)

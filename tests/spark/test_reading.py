@@ -170,6 +170,10 @@ def link_a_folder(folder):
     (folder / "linked").symlink_to(folder.parent / "more", target_is_directory=True)
 
 
+def link_to_nothing(folder):
+    (folder / "gone.parquet").symlink_to("nowhere")
+
+
 def name_with_a_colon(folder):
     part_files(folder)[0].rename(folder / "2026-01-31T12:00:00.parquet")
 
@@ -184,6 +188,7 @@ def name_with_a_colon(folder):
             None,
             r"1 files in subfolders are not read, such as .*/linked/part.parquet",
         ),
+        (link_to_nothing, None, "1 of 3 files are empty or missing, such as .*/gone.parquet"),
         (name_with_a_colon, None, "12:00:00.parquet.* Relative path in absolute URI"),
     ],
 )
@@ -249,6 +254,10 @@ def test_the_source_of_a_stream_is_checked_before_it_starts(run):
     part_files(folder)[0].rename(folder / "_part.parquet")
     with pytest.warns(UserWarning, match="does not read 1 files or folders because of their names"):
         assert check(escaped) == 1
+    (folder / "empty.parquet").write_bytes(b"")
+    with pytest.raises(ArgumentError, match=r"^frame: 1 of 3 files are empty or missing"):
+        check(escaped)
+    (folder / "empty.parquet").unlink()
     (folder / "sub").mkdir()
     part_files(folder)[1].rename(folder / "sub" / "x.parquet")
     with pytest.raises(ArgumentError, match=r"^frame: 1 files in subfolders are not read"):

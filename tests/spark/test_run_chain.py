@@ -135,6 +135,11 @@ def test_windows_of_a_run_that_is_kept_open(run):
     run.tracking.close()
     acker.apply(run.sent())
     assert (status(acker), acker.chains[f"{RUN}/log/1"].status) == ("open", "open")
+    rows = run.spark.range(5).selectExpr("'1' AS order", "id AS line")
+    sums = rows.transform(log.with_unit).groupBy().agg(*log.evidence())
+    log.batch(0).finish(run.write(sums, "sums"), source=rows)
+    acker.apply(run.sent())
+    assert event_of(acker)["children"] == {"acked": 1, "failed": 0, "failed_tags": []}
 
 
 def test_an_empty_run_is_acked(run):

@@ -18,6 +18,7 @@ from xorack.spark.reading import check_reading, options_of
 from xorack.spark.record import summary_in
 from xorack.spark.storage import (
     MAX_NAMED,
+    broken_links,
     files_below,
     files_of,
     files_read,
@@ -40,7 +41,7 @@ _LISTING = ("recursivefilelookup", "pathglobfilter")
 _BINARY = (".parquet", ".orc", ".avro")
 """Endings of formats whose valid files are never empty."""
 _MAX_PLACES = 100
-"""Most folders of a table that are searched for hidden names."""
+"""Most folders of a table that are searched for hidden names and broken links."""
 
 
 def files_started(frame: DataFrame) -> Files:
@@ -52,14 +53,13 @@ def files_started(frame: DataFrame) -> Files:
 def check_stream(rows: RowNames, frame: DataFrame) -> int:
     """Check the folders of a stream's source; see `TrackedRows.check_stream`."""
     check_reading(frame, "frame")
-    spark, skipped = rows.tracking.spark, 0
+    skipped = 0
     for options in options_of(frame):
         lowered = {name.lower(): value for name, value in options.items()}
-        path = lowered.get("path")
-        if path is None:
+        if (path := lowered.get("path")) is None:
             continue
         listing = {name: lowered[name] for name in _LISTING if name in lowered}
-        reader = spark.read.format("binaryFile").options(**listing)
+        reader = rows.tracking.spark.read.format("binaryFile").options(**listing)
         try:
             listed = reader.load(path)
         except AnalysisException as error:
@@ -76,34 +76,40 @@ def check_all_is_read(
     rows: RowNames, place: Place, frame: DataFrame, argument: str = "written"
 ) -> int:
     """Return the number of names that Spark skips; raise `ArgumentError` if it may skip rows."""
+    spark, mask = frame.sparkSession, rows.tracking.mask
     names, is_stream = files_read(frame), argument == "frame"
     if not names and not is_stream:
         return 0
-    spark, mask = frame.sparkSession, rows.tracking.mask
     is_path = is_stream or (isinstance(place, str) and "/" in place)
-    leaves = {name.rpartition("/")[0] for name in names}
+    leaves = {_folder_of(name) for name in names}
     places = [place] if isinstance(place, str) and is_path and not is_pattern(place) else [*leaves]
     below = files_below(spark, places)
     endings = "" if is_path and not is_stream else _BINARY
     empty = [name for name in names if name not in below and name.endswith(endings)]
-    if empty := [name for name in empty if "_$folder$" not in name]:
-        shown = masked_path(empty[0], mask)
+    empty = [name for name in empty if "_$folder$" not in name]
+    empty += [name for each in places[:_MAX_PLACES] for name in broken_links(spark, each)]
+    if empty:
         problem = (
-            f"{len(empty):,} of {len(names):,} files are empty or missing, such as {shown}: Spark "
-            "skips an empty file without an error; write it again, or remove it"
+            f"{len(empty):,} of {len(names):,} files are empty or missing, such as "
+            f"{masked_path(min(empty), mask)}: Spark skips empty files and broken links without "
+            "an error; write them again, or remove them"
         )
         raise ArgumentError(argument, problem=problem)
     if not isinstance(place, str):
         return 0
-    nested = sorted(name for name in below if name.rpartition("/")[0] not in leaves)
+    nested = [name for name in below if _folder_of(name) not in leaves]
     if nested and (is_path or _is_of_folders(spark, place)):
         problem = (
             f"{len(nested):,} files in subfolders are not read, such as "
-            f"{masked_path(nested[0], mask)}: Spark reads partitions, or the files of a folder; "
+            f"{masked_path(min(nested), mask)}: Spark reads partitions, or the files of a folder; "
             "move them up, or give a frame that is read with recursiveFileLookup"
         )
         raise ArgumentError(argument, problem=problem)
     return _count_hidden(rows, places)
+
+
+def _folder_of(name: str) -> str:
+    return name.rpartition("/")[0]
 
 
 def _count_hidden(rows: RowNames, places: Sequence[str]) -> int:
@@ -149,7 +155,7 @@ def _changes(rows: RowNames, header: Header) -> list[str]:
     before = {name: tuple(facts) for name, facts in header.get("files", {}).items()}
     now = files_of(rows.tracking.spark, list(before))
     changes = {
-        "missing": sorted(before.keys() - now.keys()),
+        "missing or empty": sorted(before.keys() - now.keys()),
         "changed": sorted(name for name in now if now[name] != before[name]),
     }
     texts = []

@@ -142,6 +142,18 @@ def hidden_below(spark: SparkSession, folder: str) -> list[str]:
     return [path for path in hidden if not _OF_WRITERS.fullmatch(path.rpartition("/")[2])]
 
 
+def broken_links(spark: SparkSession, folder: str) -> list[str]:
+    """Return the broken links below a local folder, which Hadoop does not list."""
+    if not hasattr(spark, "_jvm"):
+        return []
+    system, path = _hadoop(spark, folder)
+    place = system.makeQualified(path).toString()
+    if not place.startswith(_LOCAL):
+        return []
+    paths = Path(place.removeprefix(_LOCAL)).rglob("*")
+    return [f"{_LOCAL}{path}" for path in paths if path.is_symlink() and not path.exists()]
+
+
 def _is_hidden(name: str) -> bool:
     """Return whether Spark skips a file or folder with this name."""
     is_odd = name.startswith((".", "_")) and not (name.startswith("_") and "=" in name)
