@@ -254,12 +254,12 @@ function isJson(value, depth) {
 
 /** Return JSON text, in which a bigint is an integer; or undefined if a number is not finite. */
 export function toJson(value) {
-  let isFinite = true;
+  let allFinite = true;
   const text = JSON.stringify(value, (_, one) => {
-    isFinite &&= typeof one !== "number" || Number.isFinite(one);
+    allFinite &&= typeof one !== "number" || Number.isFinite(one);
     return typeof one === "bigint" ? JSON.rawJSON(String(one)) : one;
   });
-  return isFinite ? text : undefined;
+  return allFinite ? text : undefined;
 }
 
 export function checkDetail(detail) {

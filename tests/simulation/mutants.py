@@ -249,11 +249,12 @@ def _write_in_vain(write, *call):
     return parents._Applied(None, 0) if isinstance(result, Failure) else result
 
 
-def _lose_without_bus(publish, outbox, chains, only):
+def _lose_without_bus(publish, outbox, chains, only, reserve):
     lost = [one for one in chains if PARENTS in one.pending_reports]
     if only is not None or not lost or not outbox.breakers[EVENT]._failures:
-        return publish(outbox, chains, only)
-    reports = publish(outbox, [changed(one, parents_pending=False) for one in chains], only)
+        return publish(outbox, chains, only, reserve)
+    kept = [changed(one, parents_pending=False) for one in chains]
+    reports = publish(outbox, kept, only, reserve)
     for one in lost:
         reports.reported[one.tag].append(PARENTS)
     return reports

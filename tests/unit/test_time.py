@@ -8,7 +8,7 @@ import random
 
 import pytest
 
-from tests.support.chains import make_chain
+from tests.support.chains import changed, make_chain
 from tests.support.functions import message
 from tests.support.slow import START, SlowFunctions
 from xorack.acker.breaker import CircuitBreaker
@@ -77,6 +77,24 @@ def test_a_throttled_chain_takes_a_second_of_its_batch(functions):
     assert len(functions.bus.events) == len(others)
     in_calls = len(others) * (2 * 0.001 + 0.02 / 100 + 0.02 / 10) + 0.02
     assert functions.clock.now < in_calls + 1.6
+
+
+def test_a_chain_of_many_requests_does_not_wait_for_slow_callbacks(functions):
+    """It needs three writes, and the last two come after the reports of the other chains."""
+    functions.tasks.seconds = 4.5
+    tags = open_chains(functions, 20)
+    for tag in tags:
+        chain, resume = functions.table.chains[tag], json.dumps({"step_functions": tag})
+        functions.table.chains[tag] = changed(chain, resume=resume)
+    ended = map(finish, tags)
+    many = [Request.stamp_("many", f"s{n}", starts=[n + 1], cells=0) for n in range(300)]
+    assert functions.consume({"ended": message(*ended), "many": message(*many)}) == []
+    assert functions.table.chains["many"].counts.started == 300
+    assert len(functions.tasks.tasks) > 3
+    functions.tasks.seconds = 0.02
+    functions.clock.spend(60)
+    functions.sweep()
+    assert len(functions.tasks.tasks) == 20
 
 
 @pytest.mark.parametrize("seconds", [5, 60, 900])

@@ -20,7 +20,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from math import ldexp
+from math import isinf, ldexp
 from typing import NamedTuple
 
 from xorack.acker.chain_writer import (
@@ -306,11 +306,22 @@ class Consumer:
                 self._account(run, work)
                 if work.chain is not None and work.chain.due_reports(self.writer.now()):
                     pending.append(work.chain)
-        self._publish(run, pending)
+        self._publish(run, pending, self._reserve() if later else 0.0)
         return later
 
-    def _publish(self, run: _Run, pending: Sequence[Chain]) -> None:
-        reports, result = self.outbox.publish(pending), run.result
+    def _reserve(self) -> float:
+        """Return the seconds that reports must leave for the chains that are written after them.
+
+        These chains get half of the time that is left for writes. Otherwise a slow service would
+        use up the time of each delivery of their messages.
+        """
+        left = self.writer.seconds_left()
+        if isinf(left) or left <= 0:
+            return 0.0
+        return self.outbox.seconds_left() - left / 2
+
+    def _publish(self, run: _Run, pending: Sequence[Chain], reserve: float) -> None:
+        reports, result = self.outbox.publish(pending, reserve=reserve), run.result
         result.events_pending += len(reports.pending)
         result.refused += reports.alerts
         result.dropped += reports.dropped

@@ -14,6 +14,7 @@ import logging
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from xorack.acker.breaker import CircuitBreaker
 from xorack.acker.chain_writer import ChainWriter
@@ -89,21 +90,27 @@ class Outbox:
         self.workers = workers or Workers()
         self.breakers = breakers or {name: CircuitBreaker() for name in publishers}
 
-    def publish(self, chains: Sequence[Chain], only: str | None = None) -> ReportResults:
+    def seconds_left(self) -> float:
+        return self.writer.seconds_left()
+
+    def publish(
+        self, chains: Sequence[Chain], only: str | None = None, reserve: float = 0.0
+    ) -> ReportResults:
         """Make the reports of ended chains while there is time. `only` limits them to one kind.
 
+        No service is called when only `reserve` seconds are left.
         If a chain was the last unit of a parent chain, the parent's end is reported too.
         """
         reports = ReportResults()
         while chains:
             assert all(chain.final for chain in chains), "only ends are reported"
-            results = self._publish(chains, only)
+            results = self._publish(chains, only, reserve)
             self._mark(chains, results)
             reports.merge(results)
             chains = results.parents if self.writer.has_time() else []
         return reports
 
-    def _publish(self, chains: Sequence[Chain], only: str | None) -> ReportResults:
+    def _publish(self, chains: Sequence[Chain], only: str | None, reserve: float) -> ReportResults:
         waiting: dict[str, list[Chain]] = defaultdict(list)
         # Acked chains come first: naming the outstanding units of failed chains takes longer.
         for chain in sorted(chains, key=lambda chain: chain.status == "failed"):
@@ -121,15 +128,15 @@ class Outbox:
                 log_failures(logging.WARNING, "parents not written", reasons)
                 reports.add(report, due, applied.failures)
             else:
-                reports.add(report, due, self._deliver(report, due))
+                reports.add(report, due, self._deliver(report, due, reserve))
         return reports
 
-    def _deliver(self, report: str, chains: Sequence[Chain]) -> dict[str, Failure]:
+    def _deliver(self, report: str, chains: Sequence[Chain], reserve: float) -> dict[str, Failure]:
         """Make one kind of report for several chains; return the failures by tag."""
         size = self.publishers[report].batch_size
-        batches = [(report, chains[at : at + size]) for at in range(0, len(chains), size)]
+        batches = [chains[at : at + size] for at in range(0, len(chains), size)]
         failures: dict[str, Failure] = {}
-        for failed in self.workers.map(self._publish_batch, batches):
+        for failed in self.workers.map(partial(self._publish_batch, report, reserve), batches):
             failures.update(failed)
         outages, refused = "events not published", "events refused"
         if report != EVENT:
@@ -139,10 +146,11 @@ class Outbox:
             log_failures(logging.ERROR, message, reasons)
         return failures
 
-    def _publish_batch(self, batch: tuple[str, Sequence[Chain]]) -> dict[str, Failure]:
+    def _publish_batch(
+        self, report: str, reserve: float, chains: Sequence[Chain]
+    ) -> dict[str, Failure]:
         """Make one call of a publisher; return the failures by tag."""
-        report, chains = batch
-        if not self.writer.has_time():
+        if self.seconds_left() <= reserve:
             return dict.fromkeys([chain.tag for chain in chains], NO_TIME)
         breaker = self.breakers[report]
         if not breaker.allows():
