@@ -306,9 +306,9 @@ def _test(
 
 
 def _dropped_key(names: Sequence[str], sample: Sample, stated: DataFrame) -> tuple[str, ...]:
-    """Return the columns of which the output has one row each, if that explains what is missing."""
+    """Return columns whose values occur once in the output, if this explains all missing rows."""
     missing, others = sample.rows["missing"], sample.rows["other"]
-    unlike: list[set[str]] = []  # columns of which no missing row has values of another row
+    unlike: list[set[str]] = []  # keys whose values no missing row shares with another row
     for size in (1, 2, 3) if len(missing) > 2 else ():
         for key in combinations(names[:_MAX_KEYS], size):
             if any(columns <= {*key} for columns in unlike):
