@@ -155,7 +155,7 @@ def _check_places(arguments: Namespace) -> None:
 
 
 def _listing(folder: str) -> Listing:
-    """List a folder, and count the files that a stream leaves out among the names left out.
+    """List a folder; the skipped names include the files that only a stream leaves out.
 
     Java leaves out names that are not UTF-8, and Spark leaves out empty files and broken links.
     """

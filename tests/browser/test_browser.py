@@ -29,7 +29,7 @@ def test_a_picture_loads_nothing():
 
 
 def test_what_a_notebook_shows_has_the_colour_of_its_theme(browser):
-    """It has it even in a frame without a doctype. A name that is a tag stays a text."""
+    """A table has the colour even in a frame without a doctype, and a tag in a name is text."""
     page = browser.new_page()
     shown = table("Rows of <script>document.title = 1</script>", {"<script>": "<b>"})
     page.set_content(f"<body style='background:#111;color:#ddd'>{shown}")

@@ -80,7 +80,7 @@ def test_a_throttled_chain_takes_a_second_of_its_batch(functions):
 
 
 def test_a_chain_of_many_requests_does_not_wait_for_slow_callbacks(functions):
-    """It needs three writes, and the last two come after the reports of the other chains."""
+    """The chain needs three writes, and the last two come after the reports of the other chains."""
     functions.tasks.seconds = 4.5
     tags = open_chains(functions, 20)
     for tag in tags:

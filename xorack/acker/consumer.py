@@ -313,7 +313,7 @@ class Consumer:
         """Return the seconds that reports must leave for the chains that are written after them.
 
         These chains get half of the time that is left for writes. Otherwise a slow service would
-        use up the time of each delivery of their messages.
+        use up the time of their messages in each delivery.
         """
         left = self.writer.seconds_left()
         if isinf(left) or left <= 0:
