@@ -262,7 +262,7 @@ BUGS = {
         "10 units without a name",
     ],
     worker_that_hangs: [
-        "1 of 6 units did not finish: their messages wait, expired or are dead letters in the queue"
+        "1 of 6 units did not finish: look for messages that wait, expired or became dead letters"
     ],
     splitter_that_ran_twice: ["1 dead letter of it: rejected: id: 'step-", "token passed on"],
     two_producers_with_one_tag: ["1 dead letter of it: rejected: ", "already exists"],

@@ -188,8 +188,11 @@ def test_no_columns_are_unsuitable(spark):
 
 def test_a_missing_or_ambiguous_column_is_named(spark):
     left, right = spark.range(1).selectExpr("id", "1 as `a.b`"), spark.range(1)
-    with pytest.raises(ColumnsError, match=r"column a is not in the frame, which has id, a\.b"):
+    with pytest.raises(ColumnsError, match=r"column a is not in the frame, which has 'id', 'a\.b'"):
         column_named(left, "a")
+    spaced = spark.range(1).selectExpr("id as `order `")
+    with pytest.raises(ColumnsError, match="column order is not in the frame, which has 'order '"):
+        column_named(spaced, "order")
     both = left.join(right, left.id == right.id)
-    with pytest.raises(ColumnsError, match="column id is 2 times in the frame, which has id"):
+    with pytest.raises(ColumnsError, match="column id is 2 times in the frame, which has 'id'"):
         unit_column(both, "s", ["a.b", "id"])

@@ -124,8 +124,8 @@ def _unfinished(status: ChainStatus) -> str:
     if chain.reason != TIMED_OUT or chain.counts.finished < 2 or not left or chain.children:
         return ""
     units = f"{left:,} of {plural(chain.counts.started, 'unit')} did not finish"
-    queue = "their messages wait, expired or are dead letters in the queue of the workers"
-    return f"{units}: {queue}, or a worker dropped them or still runs"
+    queue = "messages that wait, expired or became dead letters in the workers' queue"
+    return f"{units}: look for {queue}, and for workers that fail or still run"
 
 
 def _silent(status: ChainStatus) -> str:

@@ -99,7 +99,7 @@ def field_named(frame: DataFrame, name: str) -> StructField:
         matching = exact if str(case_sensitive).lower() == "true" else matching
     if len(matching) != 1:
         problem = "not in the frame" if not matching else f"{len(matching)} times in the frame"
-        columns = ", ".join(field.name for field in fields)
+        columns = ", ".join(repr(field.name) for field in fields)  # a name may end with a blank
         raise ColumnsError(f"column {name} is {problem}, which has {columns}")
     return matching[0]
 
