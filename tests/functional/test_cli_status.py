@@ -33,7 +33,8 @@ def test_the_first_screen_in_a_terminal(stack, xorack, monkeypatch):
     assert shown["as of"][0].endswith("Z, stack xorack")
     assert shown["failed"] == ["6  xorack list --status failed"]
     assert shown["overdue"] == ["0"]
-    assert shown["queue"] == ["1 message not applied yet"]
+    advice = "if it stays, the consumer does not run"
+    assert shown["queue"] == [f"1 message not applied yet: {advice}"]
     assert shown["dead letters"] == ["2  xorack dead-letters list"]
     assert shown["cause"][0] == "6 failed of run run: row … is bad"
     assert shown["last hour"][0] == "8 created, 1 acked, 6 failed"

@@ -60,7 +60,8 @@ def _facts(title: str, page: ChainPage, backlog: Backlog | None) -> Iterator[tup
         yield "queue", "unknown; pass --stack"
     else:
         oldest = f", the oldest for {span(backlog.oldest_ms)}" if backlog.oldest_ms else ""
-        yield "queue", f"{plural(backlog.waiting, 'message')} not applied yet{oldest}"
+        waiting = f"{plural(backlog.waiting, 'message')} not applied yet{oldest}"
+        yield "queue", ": ".join(filter(None, (waiting, backlog.advice)))
         yield "dead letters", _number(backlog.dead_letters, "", "xorack dead-letters list")
         if backlog.is_stuck:
             yield "consumer", backlog.stuck_text

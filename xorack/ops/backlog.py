@@ -44,6 +44,13 @@ class Backlog:
         return waits and self.oldest_ms is not None and self.oldest_ms >= STUCK_MS
 
     @property
+    def advice(self) -> str:
+        """Advice on messages that wait while none is in flight; empty if there are none."""
+        if not self.waiting > self.in_flight == 0 or self.is_stuck:
+            return ""
+        return f"if {'it stays' if self.waiting == 1 else 'they stay'}, the consumer does not run"
+
+    @property
     def stuck_text(self) -> str:
         """A text for a consumer that takes no messages; empty if the consumer takes them."""
         if not self.is_stuck:

@@ -110,9 +110,9 @@ def of_backlog(backlog: Backlog | None) -> list[Clue]:
     """Return the state of the queue, whose waiting messages may still change the chain."""
     if backlog is None or not backlog.waiting:
         return []
-    waits, they = ("waits", "it stays") if backlog.waiting == 1 else ("wait", "they stay")
+    waits = "waits" if backlog.waiting == 1 else "wait"
     text = f"{plural(backlog.waiting, 'message')} {waits} in the acker's queue"
-    text += f": if {they}, the consumer does not run"
+    text = ": ".join(filter(None, (text, backlog.advice)))
     return [Clue("queue", backlog.stuck_text or text)]
 
 
