@@ -45,7 +45,7 @@ class Backlog:
 
     @property
     def advice(self) -> str:
-        """Advice on messages that wait while no message is in flight; empty without such messages."""
+        """Advice on messages that wait while none is in flight; empty without such messages."""
         if not self.waiting > self.in_flight == 0 or self.is_stuck:
             return ""
         return f"if {'it stays' if self.waiting == 1 else 'they stay'}, the consumer does not run"
