@@ -38,6 +38,11 @@ def test_a_queue_of_no_stack_is_named():
         find_stack(QUEUE, aws({}, {}))
 
 
+def test_a_prefix_alone_names_no_stack():
+    with pytest.raises(StateError, match="name of the stack before the prefix is missing"):
+        find_stack("/Orders", aws(OUTPUTS, {}))
+
+
 @pytest.mark.parametrize("where", ["shop/Orders", f"{QUEUE}-orders"])
 def test_one_of_several_ackers_of_a_stack_is_found_by(where):
     orders = {f"Orders{name}": value for name, value in OUTPUTS.items()}

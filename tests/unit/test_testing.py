@@ -1,6 +1,7 @@
 """xorack.testing: a tracker for users' tests, whose acker is in memory."""
 
 import asyncio
+import os
 import re
 import subprocess
 import sys
@@ -131,6 +132,10 @@ def test_time_passes_and_what_is_missing_is_named():
 def test_the_fixture_fails_a_test_whose_requests_are_rejected(tmp_path):
     (tmp_path / "test_it.py").write_text(TEST)
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_it.py"]
-    run = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    # The checkout may not be installed, as `pip install -r requirements.txt` is enough.
+    env = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    run = subprocess.run(
+        command, cwd=tmp_path, env=env, capture_output=True, text=True, check=False
+    )
     assert "2 passed, 1 error" in run.stdout
     assert "requests were rejected" in run.stdout

@@ -47,6 +47,8 @@ def describe_stack(where: str, client: Callable[[str], Any]) -> DescribedStack:
         if not (where := tags.get("aws:cloudformation:stack-name", "")):
             text = "was not created by CloudFormation; pass the stack's name"
             raise StateError(f"the queue {queue} {text}")
+    if not where:  # CloudFormation would describe all stacks
+        raise StateError("the name of the stack before the prefix is missing")
     cloudformation = client("cloudformation")
     try:
         (stack,) = cloudformation.describe_stacks(StackName=where)["Stacks"]

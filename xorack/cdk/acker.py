@@ -371,7 +371,7 @@ class Acker(AckerParts):
             kinds = [name for name in KINDS if name in self._callbacks]
             function.add_environment("RESUME", ",".join(kinds))
 
-    def _roles_beside(self, waiting: Construct) -> Sequence[cdk.aws_iam.IRole]:
+    def _roles_beside(self, waiting: cdk.IResource) -> Sequence[cdk.aws_iam.IRole]:
         is_imported = waiting.node.default_child is None
         if is_imported or cdk.Stack.of(waiting) is cdk.Stack.of(self):
             return self._roles

@@ -82,7 +82,8 @@ def _acknowledge_findings(scope: Construct, acker: AckerParts) -> None:
     )
     if acker.settings.tracing or acker.network:
         reason = "The actions of X-Ray and those that join a network accept no resource"
-        acknowledge(acker.own_role or scope, "AwsSolutions-IAM5[Resource::*]", reason)
+        owner: Any = acker.own_role or scope
+        acknowledge(owner, "AwsSolutions-IAM5[Resource::*]", reason)
 
 
 def _create_function(

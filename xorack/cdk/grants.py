@@ -241,7 +241,7 @@ class IAcker(Construct):
     def _accept_callbacks(self, kind: str) -> None:
         """Let the functions accept callbacks of a kind. Functions of another app stay unchanged."""
 
-    def _roles_beside(self, waiting: Construct) -> Sequence[cdk.aws_iam.IRole]:
+    def _roles_beside(self, waiting: cdk.IResource) -> Sequence[cdk.aws_iam.IRole]:
         """Import the functions' roles into an execution's stack, which gets the policy.
 
         A policy in the acker's stack would contain the execution's ARN. If the execution also sends
