@@ -212,7 +212,7 @@ def collect_evidence(
     rows.tracking.jobs.end(rows.namespace)
     if observed is not None:
         if not isinstance(observed, Observed):
-            raise ArgumentError("observed", observed, "what observe returned")
+            raise ArgumentError("observed", observed, "the result of observe()")
         return Evidence("observed", observed.totals())
     output = read if written is None else written
     outputs = [tables.pinned(rows.tracking.spark, each) for each in as_list(output, "written")]
