@@ -7,7 +7,7 @@ and returns a report or raises.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
 from pyspark.sql import functions as F
@@ -19,7 +19,7 @@ from xorack.spark.evidence import open_output, per_chain, source_of
 from xorack.spark.folding import SUMS, summarize
 from xorack.spark.inputs import files_started
 from xorack.spark.messages import plain_errors
-from xorack.spark.missing.comparing import compare_chains, has_units_apart, tells_chains
+from xorack.spark.missing.comparing import caches, compare_chains, has_units_apart, tells_chains
 from xorack.spark.outcome import Agrees, Finished
 from xorack.spark.record import summary_in
 from xorack.spark.starting import NO_FACTS, fold_input, keep_record
@@ -81,18 +81,6 @@ def check_last(rows: RowNames, following: str | None = None) -> None:
     other = rows.record.follower()
     if other not in (None, following):
         raise StateError(f"rows named {other!r} follow {rows.name!r} in this run: finish these")
-
-
-@contextmanager
-def caches() -> Iterator[Keep]:
-    """Yield a function that caches a frame until the block ends."""
-    with ExitStack() as stack:
-
-        def keep(frame: DataFrame) -> DataFrame:
-            stack.callback(frame.unpersist)
-            return frame.persist()
-
-        yield keep
 
 
 @contextmanager

@@ -11,10 +11,10 @@ from pyspark.sql import functions as F
 from xorack.core.errors import ArgumentError
 from xorack.core.notebook import table
 from xorack.spark.evidence import Evidence, as_list, frames_in, open_output, per_chain, total
-from xorack.spark.finishing import caches, header_of
+from xorack.spark.finishing import header_of
 from xorack.spark.folding import SUMS, Totals
 from xorack.spark.messages import readable
-from xorack.spark.missing.comparing import Comparison, compare_chains, tells_chains
+from xorack.spark.missing.comparing import Comparison, caches, compare_chains, tells_chains
 from xorack.spark.missing.found import MissingRows, find_missing
 from xorack.spark.record import summary_in
 

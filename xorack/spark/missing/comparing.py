@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import cached_property, reduce
 from operator import or_
@@ -30,6 +31,18 @@ if TYPE_CHECKING:
 _DIFFER = "missing_count <> 0 OR xor <> 0 OR sum <> 0"
 _XOR = "bit_xor(if(missing_count % 2 <> 0, xorack_unit_, 0L))"
 _SUM = "sum(missing_count * shiftright(xorack_unit_, 32))"
+
+
+@contextmanager
+def caches() -> Iterator[Keep]:
+    """Yield a function that caches a frame until the block ends."""
+    with ExitStack() as stack:
+
+        def keep(frame: DataFrame) -> DataFrame:
+            stack.callback(frame.unpersist)
+            return frame.persist()
+
+        yield keep
 
 
 @dataclass(frozen=True, eq=False)

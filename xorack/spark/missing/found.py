@@ -23,6 +23,7 @@ from xorack.spark.missing.comparing import (
     ByUnit,
     Comparison,
     DifferingUnits,
+    caches,
     collected,
     compare_groups,
     compare_units,
@@ -114,17 +115,8 @@ class MissingRows(Facts):
 
     @cached_property
     def _explanation(self) -> Explanation:
-        kept: list[DataFrame] = []
-
-        def keep(frame: DataFrame) -> DataFrame:
-            kept.append(frame.persist())
-            return kept[-1]
-
-        try:
+        with caches() as keep:
             return self.examine(keep, is_lasting=True).explanation
-        finally:
-            for frame in kept:
-                frame.unpersist()
 
     def __repr__(self) -> str:
         return f"<MissingRows: {self}>"

@@ -16,10 +16,9 @@ from xorack.core.hashing import unit_id
 from xorack.core.request import Request
 from xorack.errors import ColumnsError
 from xorack.spark.evidence import check_output, collect_evidence, open_output, source_of, unit_in
-from xorack.spark.finishing import caches
 from xorack.spark.folding import SUMS, Totals, named, of_units, together
 from xorack.spark.messages import plain_errors
-from xorack.spark.missing.comparing import Comparison
+from xorack.spark.missing.comparing import Comparison, caches
 from xorack.spark.missing.difference import error_of, find_difference
 from xorack.spark.record import folder_part
 from xorack.spark.rows import Report, Rows, check_batch
