@@ -142,6 +142,34 @@ def test_windows_of_a_run_that_is_kept_open(run):
     assert event_of(acker)["children"] == {"acked": 1, "failed": 0, "failed_tags": []}
 
 
+def test_rows_that_advance_starts_keep_the_run_open(run):
+    """Their chains are the same, so the run counts each chain once."""
+    lines, parcels = (
+        run.tracking.rows(name, chain="order", unit=["order", "line"])
+        for name in ("lines", "parcels")
+    )
+    lines.start(run.write_lines())
+    packed = run.write(run.bill(run.read(), "order", "line", rows=lines), "packed")
+    for _ in range(2):
+        lines.advance(parcels, packed)
+    started = run.sent()
+    shipped = run.write(run.bill(run.read("packed"), "line", rows=parcels), "shipped")
+    for _ in range(2):
+        parcels.finish(shipped)
+    ended, draw = run.sent(), random.Random(4)
+    for _ in range(20):
+        acker = Acker(draw.sample(started, len(started)))
+        assert (status(acker), acker.statuses()) == ("open", {"open": 6})
+        acker.apply(draw.sample(ended, len(ended)))
+        assert event_of(acker)["children"] == {"acked": 6, "failed": 0, "failed_tags": []}
+        acker = Acker()
+        for body in draw.sample(started + ended, len(started + ended)):
+            acker.apply([body])
+            if any(event["tag"] == RUN for event in acker.bus.events):
+                assert acker.statuses() == {"acked": 6}
+        assert status(acker) == "acked"
+
+
 def test_an_empty_run_is_acked(run):
     run.rows.start(run.write_lines([]))
     acker = Acker(run.sent())
