@@ -405,11 +405,6 @@ _SLOW: tuple[_Row, ...] = (
         lambda keys, *call: keys(*call)[:1],
     ),
     (
-        "an older attempt wins back",
-        transitions._has_new_callback,
-        lambda waits, request, _, state: waits(request, 1 << 60, state),
-    ),
-    (
         "who waits after the end is not answered",
         transitions._answering,
         lambda _, chain, now: changed(chain, resume=None),

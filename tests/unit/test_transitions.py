@@ -1,5 +1,6 @@
 """Transitions of chains that no vector, no schedule and no property test covers."""
 
+import json
 import random
 import time
 
@@ -86,3 +87,12 @@ def test_who_waits_is_rejected_without_the_permission_and_in_no_text():
     assert str(outcome.error) == message
     chain, outcomes = run(create(resume={"lambda": "secret"}))
     assert (outcomes, "secret" in repr(chain)) == (["applied"], False)
+
+
+def test_the_callback_is_that_of_the_create_that_was_sent_last():
+    """A task that runs again sends its create with another token, and SQS keeps no order."""
+    chain = None
+    for token, sent_at, expected in (("a", 100, "a"), ("c", 300, "c"), ("b", 200, "c")):
+        request = create(resume={"lambda": token})
+        chain = apply_all(chain, [request], now=NOW, limits=LIMITS, sent_at=[sent_at]).chain
+        assert json.loads(chain.reports.resume) == {"lambda": expected}
