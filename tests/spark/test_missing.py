@@ -256,6 +256,22 @@ def written_by(run, lines, job, keys, kinds, *, has_frame):
     return outputs
 
 
+def check_names(found, truth, kinds, *, has_frame):
+    """Check that an error names all lost rows, or none; return how many it names."""
+    if found is None:
+        return 0
+    lost, named = truth.missing, keys_of(found.rows)
+    hidden = {unit for unit in lost if truth.started[unit] > 1 and truth.written[unit]}
+    is_known = (has_frame and "computed" not in kinds) or "units" in kinds
+    is_known &= "changed" not in kinds
+    assert named in ([lost.keys() - hidden] if is_known or found.is_exact else [set()])
+    if is_known or found.is_exact:
+        assert (found.missing, found.surplus) == (lost.total(), truth.surplus.total())
+    if "changed" in kinds:
+        assert (named, found.is_exact) == (set(), False)
+    return len(named)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", SEEDS)
 def test_random_jobs(run, twice, seed, tmp_path, monkeypatch, record_property):
@@ -270,14 +286,10 @@ def test_random_jobs(run, twice, seed, tmp_path, monkeypatch, record_property):
     if "computed" in kinds:
         job = job.where(late(tmp_path / "late", draw)(F.col(lines.unit_name) % 40))
     read = [row.asDict() for row in source.collect()]
-    units = {unit_id(lines.namespace, row["order"], row["line"]): row for row in read}
-    found = Counter(row[0] % 2**64 for row in job.select(lines.unit_name).collect())
-    truth = Truth(
-        read,
-        Counter({(units[id]["order"], units[id]["line"]): n for id, n in found.items()}),
-        ("order", "line"),
-    )
-    lost, surplus = truth.missing, truth.surplus.total()
+    places = [(row["order"], row["line"]) for row in read]
+    places_by_unit = {unit_id(lines.namespace, *place): place for place in places}
+    written = (places_by_unit[row[0] % 2**64] for row in job.select(lines.unit_name).collect())
+    truth = Truth(read, Counter(written), ("order", "line"))
     has_frame = draw.random() < 0.6
     out = written_by(run, lines, job, keys, kinds, has_frame=has_frame)
     if "previews" in kinds and has_frame:
@@ -289,7 +301,7 @@ def test_random_jobs(run, twice, seed, tmp_path, monkeypatch, record_property):
     (tmp_path / "late").touch()
     run.sent()
     acked = acked_before(run, lines, draw)
-    if not lost and not surplus:
+    if not truth.missing and not truth.surplus:
         assert lines.finish(out, **options).units == len(read)
         acked |= {request.tag for request in requests_in(run.sent())}
         return
@@ -300,16 +312,6 @@ def test_random_jobs(run, twice, seed, tmp_path, monkeypatch, record_property):
     assert false_claims(str(error), truth, sent, chains, acked) == []
     acked |= {request.tag for request in sent if request.op == "stamp"}
     ids = {id for request in sent for id in request.missing or ()}
-    assert {(units[id]["order"], units[id]["line"]) for id in ids} <= lost.keys()
-    if (found := error.found) is None:
-        return
-    named = keys_of(found.rows)
-    hidden = {unit for unit in lost if truth.started[unit] > 1 and truth.written[unit]}
-    is_known = (has_frame and "computed" not in kinds) or "units" in kinds
-    is_known &= "changed" not in kinds
-    assert named in ([lost.keys() - hidden] if is_known or found.is_exact else [set()])
-    if is_known or found.is_exact:
-        assert (found.missing, found.surplus) == (lost.total(), surplus)
-    if "changed" in kinds:
-        assert (named, found.is_exact) == (set(), False)
-    record_property("names", len(named) + len(ids))
+    assert {places_by_unit[id] for id in ids} <= truth.missing.keys()
+    named = check_names(error.found, truth, kinds, has_frame=has_frame)
+    record_property("names", named + len(ids))

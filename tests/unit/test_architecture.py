@@ -229,12 +229,6 @@ def test_a_number_of_time_has_its_unit_in_the_name(folder):
     assert unnamed == []
 
 
-LONGER = {
-    "tests/spark/test_missing.py test_random_jobs",
-}
-"""Functions that are longer; no other may be."""
-
-
 @cache
 def lines_of_code(text):
     """Return the numbers of the lines that hold code: no comment, docstring or blank line."""
@@ -262,4 +256,4 @@ def test_a_function_has_at_most_40_lines_of_code(folder):
             span = range(node.lineno, node.end_lineno + 1)
             if len(span) > 40 and len(lines_of_code(text).intersection(span)) > 40:
                 long.add(f"{path.relative_to(ROOT)} {node.name}")
-    assert long - LONGER == set()
+    assert long == set()
