@@ -128,7 +128,7 @@ def test_windows_of_a_run_that_is_kept_open(run):
 
 
 def test_rows_that_advance_starts_keep_the_run_open(run):
-    """Their chains are the same, so the run counts each chain once."""
+    """Both names have the same chains, so the run counts each chain once."""
     lines, parcels = (
         run.tracking.rows(name, chain="order", unit=["order", "line"])
         for name in ("lines", "parcels")

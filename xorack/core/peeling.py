@@ -66,7 +66,7 @@ class Outstanding(NamedTuple):
         return f"<Outstanding: {plural(len(self.ids), 'unit')}: {', '.join(names)}{more}{all_}>"
 
     def _repr_html_(self) -> str:
-        """Return what a notebook shows."""
+        """Return the HTML that a notebook shows."""
         ids = [f"{id:016x}" for id in sorted(self.ids)]
         return table("Outstanding units", {"all are named": self.complete, "ids": ids})
 

@@ -83,7 +83,7 @@ class Report:
         return f"<Report: {self.proof}: {', '.join(units)}{places and f'; {places}'}>"
 
     def _repr_html_(self) -> str:
-        """Return what a notebook shows."""
+        """Return the HTML that a notebook shows."""
         facts = {
             "proof": self.proof,
             "chains": self.chains,

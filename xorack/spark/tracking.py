@@ -29,7 +29,7 @@ class Tracking(RunOptions):
         return f"<Tracking: run {self.run_id!r}, records {self.records!r}>"
 
     def _repr_html_(self) -> str:
-        """Return what a notebook shows."""
+        """Return the HTML that a notebook shows."""
         facts = {
             "records": self.records,
             "queue": self.queue_url,

@@ -68,7 +68,7 @@ class Audit:
         return f"<Audit: {self}>"
 
     def _repr_html_(self) -> str:
-        """Return what a notebook shows."""
+        """Return the HTML that a notebook shows."""
         missing, surplus = self._apart
         facts = {"started": self.started, "found": self.found}
         facts |= {f"chains: {verdict}": number for verdict, number in sorted(self.chains.items())}

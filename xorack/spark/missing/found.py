@@ -122,7 +122,7 @@ class MissingRows(Facts):
         return f"<MissingRows: {self}>"
 
     def _repr_html_(self) -> str:
-        """Return what a notebook shows; it computes nothing."""
+        """Return the HTML that a notebook shows, without computing anything."""
         explained = self.__dict__.get("_explanation")
         facts = {
             "names": str(self),
