@@ -12,7 +12,8 @@ from pyspark.sql import functions as F
 from tests.spark.orders import LINES, SIZES, Run, part_files, requests_in, tag
 from tests.support.queue_server import QueueServer
 from xorack import unit_id
-from xorack.errors import ArgumentError, OutputDiffersError
+from xorack.errors import ArgumentError, OutputDiffersError, StateError
+from xorack.spark.missing import comparing
 from xorack.spark.units import GLOB
 
 ALL, CHAINS = len(LINES), len(SIZES)
@@ -133,6 +134,19 @@ def test_nothing_is_computed_again_where_that_is_not_wanted(run):
     error, _, _ = finish(run, run.write(good, "out"), recompute=False)
     assert "computed again" not in str(error)
     assert named(error) == [(order, 7) for order in (4, 5, 6)]
+
+
+def test_more_differing_rows_than_the_driver_collects(run, tmp_path, monkeypatch):
+    """The frame is computed again for the rows, and compared again."""
+    monkeypatch.setattr(comparing, "_MAX_COLLECTED", 3)
+    output = billed(run, run.read().where(lost_later(tmp_path / "late")("line")), "order")
+    error, notes, _ = finish(run, output)
+    lost = [(order, 3) for order in (3, 4, 5, 6)]
+    assert (named(error), {*notes}) == (lost, {tag(order) for order, _ in lost})
+    assert error.why == "line = 3: 4 of 4 missing rows, 0 of 150 others"
+    (tmp_path / "late").touch()
+    with pytest.raises(StateError, match="the rows cannot be named again: the source or the job"):
+        _ = error.found.rows
 
 
 @pytest.mark.slow
