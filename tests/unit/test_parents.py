@@ -195,6 +195,15 @@ def test_marks_of_ends_are_spilled_to_few_buckets_and_a_repeated_end_is_found(wo
     assert status(world, "p") == "acked"
 
 
+def test_the_sweep_that_ends_a_child_publishes_its_event_too(world):
+    """The report to the parent must not delay the event by the grace of a consumer."""
+    world.consume(message(create("p", "file13"), create("c", parents=[parent_of("p")], timeout=9)))
+    world.now += 9_000
+    world.sweep()
+    assert (status(world, "c"), world.store.chains["c"].pending_reports) == ("failed", ())
+    assert world.tags() == ["c"]
+
+
 def test_a_parent_that_has_ended_counts_the_end_as_late(world):
     world.consume(message(create("p", "file13"), Request.fail("p", "f")))
     world.consume(message(*child("c", parent_of("p"))))

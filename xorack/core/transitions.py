@@ -622,9 +622,18 @@ def mark_reported(
         refused=_json(refusals) if refusals else None,
         **changes,
     )
-    at_once = (0, (chain.ended_at or 0) + PUBLISH_GRACE_MS)
-    due_at = min((refusals.get(report, at_once)[1] for report in left), default=None)
+    due_at = _next_report_at(chain, left, refusals)
     return replace(chain, version=chain.version + 1, reports=reports, due_at=due_at)
+
+
+def _next_report_at(
+    chain: Chain, left: Sequence[str], refusals: Mapping[str, tuple[int, int]]
+) -> int | None:
+    """Return when the sweep makes the reports that are left; None if there are none."""
+    # A chain that the sweep has ended is due at its end, because no consumer reports it.
+    grace_ms = 0 if chain.due_at == chain.ended_at else PUBLISH_GRACE_MS
+    at_once = (0, (chain.ended_at or 0) + grace_ms)
+    return min((refusals.get(report, at_once)[1] for report in left), default=None)
 
 
 def _next_attempt(since: int, now: int) -> int:
