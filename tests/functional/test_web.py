@@ -117,6 +117,7 @@ def test_an_ended_chain_has_no_deadline_and_leads_to_its_likes(web, chains):
     for tag in chains:
         page = request(web, f"chain?tag={quote(tag, safe='')}").text
         assert ("Deadline</b>" in page) == (tag in ("soon", "late"))
+        assert ("time-out: 1 min" in page) == (tag == "soon")
     page = request(web, "chain?tag=run%2Ffailed").text
     (likes,) = re.findall(r'<a href="./([^"]*)">chains that failed for the same reason', page)
     assert tags(request(web, html.unescape(likes))) == ["run/failed"]

@@ -198,7 +198,8 @@ def timeline(status: ChainStatus) -> list[Moment]:
         moments.append(Moment(None, "Note", status.note_text))
     if deadline is not None and not chain.final:
         urgent = "next" if status.urgency == "ok" else status.urgency
-        moments.append(Moment(deadline, "Deadline", status.timeout_text, kind=urgent))
+        timeout = status.timeout_text and f"time-out: {status.timeout_text}"
+        moments.append(Moment(deadline, "Deadline", timeout, kind=urgent))
     if chain.final:
         kind = "done" if chain.status == "acked" else "late"
         ended = status.tolerance if chain.tolerated else chain.reason or ""
