@@ -424,7 +424,7 @@ def calls_of_wrong_types(lines, frame, path):
     doubled = frame.transform(lines.with_unit)
     doubled = doubled.alias("a").join(doubled.alias("b"), "order")
     return [
-        (lambda: lines.finish(observed=frame), "observed: DataFrame.*, expected what observe"),
+        (lambda: lines.finish(observed=frame), "observed: Data.*, expected the result of observe"),
         (lambda: lines.start(path, chains=path), "chains: '/.*, expected a frame"),
         (lambda: lines.with_unit(path), "frame: '/.*, expected a frame"),
         (lambda: lines.observe(path, print), "frame: '/.*, expected a frame"),
