@@ -58,7 +58,8 @@ def test_it_has_the_handlers_and_what_they_import(asset):
     assert sorted(others) == PACKAGES
     # Modules, and the packages' METADATA and LICENSE: nothing compiled for one architecture.
     assert {path.suffix for path in packed} == {".py", ".typed", ""}
-    assert sum((asset / path).stat().st_size for path in ours) < 330_000
+    # Docstrings and comments are about a quarter of it.
+    assert sum((asset / path).stat().st_size for path in ours) < 350_000
     assert sum((asset / path).stat().st_size for path in packed) < 2_200_000
 
 

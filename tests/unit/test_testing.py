@@ -5,6 +5,7 @@ import os
 import re
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -93,7 +94,9 @@ def test_the_snippets_for_tests_and_asyncio_do_what_the_page_says():
     async def handle(step):
         await asyncio.sleep(0)
 
-    asyncio.run(work(tracker, tokens, handle))
+    # Another thread has no loop, but in this one the tests of the page may have left Playwright's.
+    with ThreadPoolExecutor() as pool:
+        pool.submit(asyncio.run, work(tracker, tokens, handle)).result()
     assert (tracker.state("async"), tracker.rejected) == ("acked", [])
 
 
