@@ -29,4 +29,4 @@ def test_the_site_builds():
     assert '<script src="mermaid.js">' in pages[ROOT / "site" / "protocol.html"]
     index = (ROOT / "site" / "llms.txt").read_text(encoding="utf-8")
     assert index.startswith("# xorack\n")
-    assert "/blob/main/docs/spark.md): the guide" in index
+    assert "/blob/main/docs/spark.md): read the guide" in index

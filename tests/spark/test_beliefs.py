@@ -82,7 +82,7 @@ def test_what_a_batch_read_is_no_output(session, run, queue, tmp_path):
             try:
                 proofs.append(run.rows.batch(1).finish(output, source=rows).proof)
             except ArgumentError as error:
-                proofs.append(str(error)[:34])
+                proofs.append(str(error)[:51])
 
     finish(run.read())
     assert proofs == ["written: the frame reads the rows that were started", "written", "written"]
@@ -152,7 +152,7 @@ def test_an_output_beside_its_input(run, given):
     # The input, written again by others in partitions.
     rewritten = run.read("layer=silver").write.mode("overwrite").partitionBy("sku")
     rewritten.parquet(str(run.root / "layer=bronze"))
-    with pytest.raises(ArgumentError, match=r"what was started, .*/layer=bronze: pass this job"):
+    with pytest.raises(ArgumentError, match=r"that were started, .*/layer=bronze: pass this job"):
         rows.finish(str(run.root / "layer=bronze"))
 
 
@@ -245,7 +245,7 @@ CHANGED = {"all": "concat('s', order)", "some": "if(line = 9, 7, order)", "none"
 @pytest.mark.parametrize("name", slow_but_for(CHANGED))
 def test_a_chain_column_that_a_right_job_changes(run, name):
     """Units that are in one chain alone are there, whatever the output says of their chains."""
-    lines = run.tracking.rows("lines", chain="order", unit="id", label=f"changed {name}")
+    lines = run.again(run_id=f"changed {name}").tracking.rows("lines", chain="order", unit="id")
     rows = lines_of(run.spark).withColumn("id", F.expr("order * 1000 + line"))
     lines.start(run.write(rows, "to_change"))
     changed = run.read("to_change").withColumn("order", F.expr(CHANGED[name]))

@@ -146,7 +146,7 @@ def test_folders_of_others_are_left_alone(queue, tmp_path, capfd):
     for job, source, out, run, message in (
         (run_split, root, "mine", "r1", "mine already exists: name another folder"),
         (run_split, root, "w", "r2", "w already exists, from the run 'r1'"),
-        (run_count, tmp_path / "w", "mine", "r1", "mine exists already"),
+        (run_count, tmp_path / "w", "mine", "r1", "mine already exists"),
         (run_count, tmp_path / "w", "c", "r2", "c already exists, from the run 'r1'"),
         (run_count, tmp_path / "mine", "c2", "r1", "was not written by split, or split has not"),
         (run_count, tmp_path / "w", "c3", "r2", "run 'r2' has not started rows named 'words'"),

@@ -78,7 +78,7 @@ def session(master: str, place: str) -> SparkSession:
 def main(master: str, queue_url: str, place: str) -> None:
     from xorack.spark import Tracking, sending
 
-    sending._MAX_CHAINS = 10  # several tasks send
+    sending._MAX_CHAINS, sending._MAX_FEW = 10, 0  # several tasks send, and not the driver
     spark = session(master, place)
     tracking = Tracking(spark, queue_url, "r", f"{place}/records")
     rows = tracking.rows("rows", chain="file", unit=["file", "position"])

@@ -119,7 +119,8 @@ def check_open(rows: RowNames) -> None:
 
 def _check_open(tracking: RunOptions, start: Start, state: _State) -> None:
     if state.is_closed_for(start.id):
-        names = ", ".join(sorted({known.name for known in state.starts.values()} - {start.name}))
+        others = (known.name for known in state.starts.values() if known.id != start.id)
+        names = ", ".join(sorted(set(others)))
         raise StateError(
             f"run {tracking.run_id!r} is closed: its rows named {names} are finished, so it may be "
             f"acked. To start {start.name!r} after that, use Tracking(keep_open=True) in all jobs "
