@@ -4,10 +4,10 @@ The consumer parses each message (`xorack.core.message`), groups the requests by
 chain once (`xorack.acker.chain_writer`), and publishes the pending events (`xorack.acker.outbox`).
 If something fails:
 
-- Rejected requests go to the dead-letter queue. The other requests of the message still apply. - A
-message that is older than the retention of tombstones is rejected entirely. - A chain that is
-throttled, or in conflict with other writers, is retried after all other chains. - A chain that
-cannot be written in time fails only the messages with requests for it. When they are
+- Rejected requests go to the dead-letter queue. The other requests of the message still apply.
+- A message that is older than the retention of tombstones is rejected entirely.
+- A chain that is throttled, or in conflict with other writers, is retried after all other chains.
+- A chain that cannot be written in time fails only the messages with requests for it. When they are
   delivered again, their other requests are duplicates.
 - An event that cannot be published stays pending and fails no message. The sweeper publishes it.
 """

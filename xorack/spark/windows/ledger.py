@@ -19,7 +19,7 @@ to send follow only from windows and proofs. Two rules make every interleaving s
    window, then reads the proofs. Of any two calls, the later reader sees what both have kept, so at
    least one of them finishes a unit.
 2. *A request follows only from its window and partition.* Whichever process sends it, and however
-often, it has the same id and content. So it counts once.
+   often, it has the same id and content. So it counts once.
 
 Spark repeats a batch whose call did not return. If its proof was kept, the new proof must be equal.
 A new proof replaces the older of the two proofs, so a crash does not damage the last proof.
