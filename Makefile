@@ -78,11 +78,11 @@ tests: venv
 test-slow: venv ## Run the slow tests, and check the types of the CDK code
 	@$(PYTEST) -n 3 -m slow $(ARGS)
 
-test-spark35: python ## Run the tests of xorack.spark on PySpark 3.5, in .venv-spark35
+test-spark35: python ## Run the tests marked each_version on PySpark 3.5, in .venv-spark35
 	@$(VENV) spark35
 	@JAVA_HOME="$$(PATH=.venv-spark35/bin JAVA_HOME= .venv-spark35/bin/python -c \
 	  'from xorack.local.java import java_home; print(java_home())')" \
-	  .venv-spark35/bin/python -m pytest -m "not slow" tests/spark $(ARGS)
+	  .venv-spark35/bin/python -m pytest -m "each_version and not slow" tests/spark $(ARGS)
 
 test-all: ## Run test, test-slow and test-spark35, each also after a failure
 	@$(MAKE) --keep-going --no-print-directory test test-slow test-spark35

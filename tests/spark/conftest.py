@@ -17,19 +17,8 @@ from tests.support.queue_server import QueueServer
 ROOT = Path(__file__).resolve().parents[2]
 CONNECT = any(Path(pyspark.__file__).parent.glob("jars/spark-connect_*.jar"))
 """Whether PySpark brings the Connect server, as it does from 4.0 on."""
-OTHERS = (
-    "deploy",
-    "pipeline",
-    "pipeline_mutations",
-    "readme",
-    "retries",
-    "stream",
-    "windows_stream",
-)
-"""Test files of more than `xorack.spark`, or of what PySpark 3.5 does not have."""
-
-collect_ignore = ["test_publish.py"] if CONNECT else [f"test_{name}.py" for name in OTHERS]
-"""Iceberg's runtime is there for PySpark 3.5 alone."""
+collect_ignore = ["test_publish.py" if CONNECT else "test_windows_stream.py"]
+"""Only PySpark 3.5 has a runtime of Iceberg, and only PySpark 4 has data sources in Python."""
 
 
 @pytest.fixture(scope="session")

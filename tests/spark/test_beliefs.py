@@ -57,6 +57,7 @@ STARTED = {
 
 
 @pytest.mark.parametrize("name", slow_but_for(STARTED))
+@pytest.mark.each_version
 def test_what_was_started_is_no_output(run, name):
     with pytest.raises(
         ArgumentError,
@@ -92,6 +93,7 @@ def test_what_a_batch_read_is_no_output(session, run, queue, tmp_path):
     run.spark.catalog.clearCache()
 
 
+@pytest.mark.each_version
 def test_an_output_of_another_run(run):
     """A daily snapshot has the keys of the day before: today's job died, and wrote nothing."""
     snapshot = run.write(run.read().withColumn("price", F.lit(1)), "snapshot")
@@ -123,6 +125,7 @@ READ = {
 
 
 @pytest.mark.parametrize("name", slow_but_for(READ))
+@pytest.mark.each_version
 def test_what_is_not_stored_was_read(run, name):
     report = run.rows.finish(READ[name](run))
     assert (report.proof, report.chains, report.outputs) == ("read", len(SIZES), ())

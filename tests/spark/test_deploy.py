@@ -13,7 +13,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.spark.conftest import OTHERS
 from tests.spark.helpers import ROOT, Acker, block_with, code_blocks, run_process, totals
 
 DOC = (ROOT / "docs" / "spark-deploy.md").read_text(encoding="utf-8")
@@ -67,11 +66,6 @@ def api_request(service, operation):
         is_string = shape.members[options[option]].type_name == "string"
         request[options[option]] = value if is_string else json.loads(value)
     return shape, request
-
-
-def test_spark_3_5_leaves_out_test_files_that_exist():
-    for name in OTHERS:
-        assert Path(__file__).with_name(f"test_{name}.py").exists(), name
 
 
 # -- the job, with spark-submit --------------------------------------------------------------------

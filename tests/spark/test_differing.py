@@ -136,6 +136,7 @@ def test_nothing_is_computed_again_where_that_is_not_wanted(run):
     assert named(error) == [(order, 7) for order in (4, 5, 6)]
 
 
+@pytest.mark.each_version
 def test_more_differing_rows_than_the_driver_collects(run, tmp_path, monkeypatch):
     """The frame is computed again for the rows, and compared again."""
     monkeypatch.setattr(comparing, "_MAX_COLLECTED", 3)
@@ -189,6 +190,7 @@ def test_threads_beside_a_users_query(run):
     own.unpersist()
 
 
+@pytest.mark.each_version
 def test_a_partition_that_a_dynamic_overwrite_left_from_yesterday(run, configure):
     """Only the rows of that partition are replaced by others; the error does not say all."""
     configure("spark.sql.sources.partitionOverwriteMode", "dynamic")
@@ -283,6 +285,7 @@ def test_names_that_spark_hides_are_counted(run):
     assert report.skipped == 2
 
 
+@pytest.mark.each_version
 def test_a_folder_whose_name_is_a_pattern_for_spark(run):
     run.write_lines(name="plain")
     path = str((run.root / "plain").rename(run.root / "in [2026] {x}"))

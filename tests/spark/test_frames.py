@@ -67,6 +67,7 @@ def test_columns_of_any_type_and_name(run, configure):
     assert set(acker.statuses()) == {"acked"}
 
 
+@pytest.mark.each_version
 def test_columns_that_are_unsuitable(run):
     frame = lines_of(run.spark, files=1).withColumn("price", F.lit(1.5))
     run_rows = run.tracking.rows

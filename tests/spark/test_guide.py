@@ -107,6 +107,7 @@ def test_batch_jobs(run, tmp_path, capsys):
 
 
 @EACH_SESSION
+@pytest.mark.each_version
 def test_streams(run, tmp_path):
     for file in ("a", "b"):
         rows = [{"file": file, "line": line, "sku": "s", "amount": line} for line in range(3)]

@@ -124,6 +124,7 @@ CASES += [FAST] * (FAST not in CASES)
     ("name", "size", "lines", "has_frame"),
     [pytest.param(*case, marks=[pytest.mark.slow] * (case != FAST)) for case in CASES],
 )
+@pytest.mark.each_version
 def test_the_frame_names_every_lost_row_and_none_is_wrong_without(
     run, name, size, lines, has_frame
 ):

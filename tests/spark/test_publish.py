@@ -26,6 +26,7 @@ from xorack import unit_id
 from xorack.errors import ArgumentError, OutputDiffersError, StateError
 from xorack.spark import rows as calls
 
+pytestmark = pytest.mark.each_version
 GUIDE = (ROOT / "docs" / "spark.md").read_text(encoding="utf-8")
 ALL = len(LINES)
 ACKED = {"acked": len(SIZES)}

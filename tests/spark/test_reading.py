@@ -16,6 +16,7 @@ from tests.spark.orders import LINES, lines_of, part_files
 from xorack.errors import ArgumentError, ColumnsError
 from xorack.spark.reading import SKIPPING, check_reading
 
+pytestmark = pytest.mark.each_version
 SETTINGS = {
     "spark.sql.files.ignoreCorruptFiles": "true",
     "spark.sql.files.ignoreMissingFiles": "true",

@@ -43,6 +43,7 @@ def stamps(op, id, counter):
 
 
 @EACH_SESSION
+@pytest.mark.each_version
 def test_a_stored_proof(run):
     """Requests are those of plain Python; repeated, they are the same; another run has others."""
     lines = run.rows
@@ -219,6 +220,7 @@ def test_rows_missing_in_the_input(run):
 
 
 @EACH_SESSION
+@pytest.mark.each_version
 def test_an_observed_proof(run, monkeypatch):
     """The write is run, once, and nothing else is."""
     lines, out = run.rows, str(run.root / "billed")

@@ -95,6 +95,7 @@ KEYS = {
         ),
     ],
 )
+@pytest.mark.each_version
 def test_keys_of_another_type_or_form(run, name, kind, configure):
     configure("spark.sql.session.timeZone", "Europe/Helsinki")
     column, job, sentence = KEYS[name]

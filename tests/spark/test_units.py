@@ -20,6 +20,7 @@ from xorack.spark.units import (
     with_tag,
 )
 
+pytestmark = pytest.mark.each_version
 UTC = timezone.utc
 ROWS = 400
 NINES = 10**38 - 1

@@ -76,6 +76,7 @@ def log(run):
 
 
 @EACH_SESSION
+@pytest.mark.each_version
 def test_a_day(log):
     """Windows before and after their rows, a late partition, an empty one, repetitions."""
     log.open("h14", {"t": {"0": 5, "1": 3, "2": 0}})

@@ -58,6 +58,7 @@ def stream(run, configure):
 UNREAD = "raise_error('the rows are read') IS NULL"
 
 
+@pytest.mark.each_version
 def test_a_batch_that_has_all_positions_is_proved_without_a_look_at_its_rows(stream):
     rows = stream.rows(1)
     twice = rows.union(rows)
@@ -118,6 +119,7 @@ def test_a_source_that_gives_a_row_twice_in_place_of_another_is_refused(stream):
     assert stream.windows().status("h14").lagging == {"t/0": (2, 8), "t/1": (0, 6)}
 
 
+@pytest.mark.each_version
 def test_batches_without_rows(stream):
     """What is planned away is observed as nothing; a batch of markers alone follows on."""
     stream.observed(1, stream.rows(1))
