@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 from pathlib import Path
 
@@ -104,6 +105,26 @@ def session(spark, request):
 def run(session, queue, tmp_path):
     """Return a run of a user's jobs."""
     return Run(session, queue, tmp_path)
+
+
+@pytest.fixture(scope="session")
+def _started(spark, tmp_path_factory):
+    with QueueServer() as queue:
+        run = Run(spark, queue, tmp_path_factory.mktemp("started"))
+        run.rows.start(run.write_lines())
+        yield run
+
+
+@pytest.fixture
+def started(_started):
+    """Return a run whose lines were started, and of which no call has finished a chain.
+
+    Tests of all files share its lines, and do not change them.
+    """
+    for record in (_started.root / "records").rglob("finished*"):
+        shutil.rmtree(record)
+    _started.sent()
+    return _started.again()
 
 
 @pytest.fixture

@@ -7,16 +7,7 @@ from pyspark.sql import functions as F
 
 from tests.spark.conftest import EACH_SESSION
 from tests.spark.orders import Run, tag
-from tests.support.queue_server import QueueServer
 from xorack.errors import ArgumentError, ColumnsError, StateError
-
-
-@pytest.fixture(scope="module")
-def started(spark, tmp_path_factory):
-    with QueueServer() as queue:
-        run = Run(spark, queue, tmp_path_factory.mktemp("run"))
-        run.rows.start(run.write_lines())
-        yield run
 
 
 def rows_of(frame):

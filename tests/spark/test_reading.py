@@ -179,10 +179,27 @@ def name_with_a_colon(folder):
     part_files(folder)[0].rename(folder / "2026-01-31T12:00:00.parquet")
 
 
+def empty_a_file(folder):
+    part_files(folder)[-1].write_bytes(b"")
+
+
+def move_to_a_folder_of_hive(folder):
+    (folder / "HIVE_UNION_SUBDIR_1").mkdir()
+    part_files(folder)[0].rename(folder / "HIVE_UNION_SUBDIR_1" / "000000_0")
+
+
+def copy_under_hidden_names(folder):
+    for name in ("_{}", "{}._COPYING_"):
+        shutil.copy(part := part_files(folder)[0], folder / name.format(part.name))
+
+
 @pytest.mark.parametrize(
     ("change", "skipped", "problem"),
     [
         (leave_a_draft, 1, "does not read 1 files or folders because of their names"),
+        (copy_under_hidden_names, 2, "does not read 2 files or folders because of their names"),
+        (empty_a_file, None, "1 of 3 files are empty or missing"),
+        (move_to_a_folder_of_hive, None, r"1 files in subfolders .*/HIVE_UNION_SUBDIR_1/000000_0"),
         (link_a_file, 0, ""),
         (
             link_a_folder,
@@ -197,10 +214,13 @@ def test_each_odd_file_is_read_or_named(run, change, skipped, problem):
     path = run.write_lines()
     for checksum in run.root.glob("lines/.*.crc"):
         checksum.unlink()
+    run.spark.sql("DROP TABLE IF EXISTS odd")
+    run.spark.sql(f"CREATE TABLE odd USING parquet LOCATION '{path}'")
     change(run.root / "lines")
     if skipped is None:
-        with pytest.raises(ArgumentError, match=f"^written: .*{problem}"):
-            run.rows.start(path)
+        for given in (path, "odd"):
+            with pytest.raises(ArgumentError, match=f"^written: .*{problem}"):
+                run.rows.start(given)
         assert run.queue.bodies == []
         return
     with warnings.catch_warnings(record=True) as caught:
