@@ -10,7 +10,7 @@ from botocore.exceptions import ClientError
 
 from tests.e2e.conftest import python
 from tests.support.cli import check_schema
-from xorack.aws.schema import ALIAS, DUE_INDEX
+from xorack.aws.schema import ALIAS, DUE_INDEX, EXPIRES_AT
 from xorack.aws.stack import describe_stack
 from xorack.cli import doctor as cli
 from xorack.cli import main
@@ -124,13 +124,21 @@ def queue(stack, url="QueueUrl", **attributes):
     sqs.set_queue_attributes(**where, Attributes={n: before.get(n, "") for n in attributes})
 
 
+def redrive(stack, **changes):
+    """Change the redrive policy of the queue."""
+    where = {"QueueUrl": stack.queue_url, "AttributeNames": ["RedrivePolicy"]}
+    attributes = stack.client("sqs").get_queue_attributes(**where)["Attributes"]
+    policy = json.loads(attributes["RedrivePolicy"])
+    return queue(stack, RedrivePolicy=json.dumps({**policy, **changes}))
+
+
 @contextmanager
 def elsewhere(stack):
     """Let SQS move dead letters to a queue that is not the stack's."""
     sqs = stack.client("sqs")
     url = sqs.create_queue(QueueName="elsewhere")["QueueUrl"]
     arn = stack.outputs["QueueArn"].rpartition(":")[0] + ":elsewhere"
-    with queue(stack, RedrivePolicy=json.dumps({**redrive(stack), "deadLetterTargetArn": arn})):
+    with redrive(stack, deadLetterTargetArn=arn):
         yield
     sqs.delete_queue(QueueUrl=url)
 
@@ -153,34 +161,27 @@ def key(stack):
 
 
 @contextmanager
-def time_to_live(stack):
-    change = stack.client("dynamodb").update_time_to_live
-    for enabled in (False, True):
-        wanted = {"Enabled": enabled, "AttributeName": "expires_at"}
-        change(TableName=stack.table_name, TimeToLiveSpecification=wanted)
-        if not enabled:
-            yield
-
-
-@contextmanager
-def recovery(stack):
-    change = stack.client("dynamodb").update_continuous_backups
-    for enabled in (False, True):
-        wanted = {"PointInTimeRecoveryEnabled": enabled}
-        change(TableName=stack.table_name, PointInTimeRecoverySpecification=wanted)
-        if not enabled:
-            yield
-
-
-@contextmanager
-def mapping(stack, broken, undo):
-    client = stack.client("lambda")
-    (one,) = client.list_event_source_mappings(EventSourceArn=stack.outputs["QueueArn"])[
-        "EventSourceMappings"
-    ]
-    client.update_event_source_mapping(UUID=one["UUID"], **broken)
+def switched_off(operation, feature, switch, stack, **more):
+    """Switch a feature of the table off, and on again."""
+    change = partial(getattr(stack.client("dynamodb"), operation), TableName=stack.table_name)
+    change(**{feature: {switch: False, **more}})
     yield
-    client.update_event_source_mapping(UUID=one["UUID"], **undo)
+    change(**{feature: {switch: True, **more}})
+
+
+@contextmanager
+def mapping(stack, **changes):
+    client, where = stack.client("lambda"), {"EventSourceArn": stack.outputs["QueueArn"]}
+    (one,) = client.list_event_source_mappings(**where)["EventSourceMappings"]
+    client.update_event_source_mapping(UUID=one["UUID"], **changes)
+    yield
+    usual = {
+        "Enabled": True,
+        "FunctionName": one["FunctionArn"],
+        "FunctionResponseTypes": ["ReportBatchItemFailures"],
+        "FilterCriteria": {"Filters": []},
+    }
+    client.update_event_source_mapping(UUID=one["UUID"], **usual)
 
 
 @contextmanager
@@ -283,35 +284,28 @@ def unheard_topic(stack):
 def errors(stack):
     """Count errors of the sweeper, as Lambda does."""
     name = [{"Name": "FunctionName", "Value": stack.outputs["SweeperName"]}]
-    put = stack.client("cloudwatch").put_metric_data
-    put(
-        Namespace="AWS/Lambda",
-        MetricData=[{"MetricName": "Errors", "Dimensions": name, "Value": 3}],
-    )
-    yield
-    put(
-        Namespace="AWS/Lambda",
-        MetricData=[{"MetricName": "Errors", "Dimensions": name, "Value": -3}],
-    )
+    for count in (3, -3):
+        datum = {"MetricName": "Errors", "Dimensions": name, "Value": count}
+        stack.client("cloudwatch").put_metric_data(Namespace="AWS/Lambda", MetricData=[datum])
+        if count > 0:
+            yield
 
 
-def filtered(*patterns):
-    return {"FilterCriteria": {"Filters": [{"Pattern": pattern} for pattern in patterns]}}
+DEAD_LETTERS, MAPPING = "DeadLetterQueueUrl", "event source mapping"
+TIME_TO_LIVE = "TimeToLiveSpecification", "Enabled"
+RECOVERY = "PointInTimeRecoverySpecification", "PointInTimeRecoveryEnabled"
 
 
 BREAKS = {
     "no redrive policy": ("queue", lambda s: queue(s, RedrivePolicy="")),
-    "few receives": (
-        "queue",
-        lambda s: queue(s, RedrivePolicy=json.dumps({**redrive(s), "maxReceiveCount": 3})),
-    ),
+    "few receives": ("queue", lambda s: redrive(s, maxReceiveCount=3)),
     "dead letters elsewhere": ("queue", elsewhere),
     "small messages": ("queue", lambda s: queue(s, MaximumMessageSize="1024")),
     "plain messages": ("queue", lambda s: queue(s, SqsManagedSseEnabled="false")),
     "a dead letter": ("dead letters", letter),
     "small dead letters": (
         "dead letters",
-        lambda s: queue(s, "DeadLetterQueueUrl", MaximumMessageSize="262144"),
+        lambda s: queue(s, DEAD_LETTERS, MaximumMessageSize="262144"),
     ),
     "a delay": ("queue", lambda s: queue(s, DelaySeconds="900")),
     "a disabled key": ("keys", key),
@@ -321,7 +315,7 @@ BREAKS = {
     ),
     "dead letters for a day": (
         "retention",
-        lambda s: queue(s, "DeadLetterQueueUrl", MessageRetentionPeriod="86400"),
+        lambda s: queue(s, DEAD_LETTERS, MessageRetentionPeriod="86400"),
     ),
     "messages for a minute": ("retention", lambda s: queue(s, MessageRetentionPeriod="60")),
     "messages for 14 days": ("retention", lambda s: queue(s, MessageRetentionPeriod="1209600")),
@@ -329,33 +323,22 @@ BREAKS = {
         "retention",
         lambda s: variables(s, "ConsumerName", RETENTION_SECONDS="86400"),
     ),
-    "no time to live": ("time to live", time_to_live),
-    "no recovery": ("recovery", recovery),
-    "a disabled mapping": (
-        "event source mapping",
-        lambda s: mapping(s, {"Enabled": False}, {"Enabled": True}),
+    "no time to live": (
+        "time to live",
+        partial(switched_off, "update_time_to_live", *TIME_TO_LIVE, AttributeName=EXPIRES_AT),
     ),
-    "batches that fail as a whole": (
-        "event source mapping",
-        lambda s: mapping(
-            s,
-            {"FunctionResponseTypes": []},
-            {"FunctionResponseTypes": ["ReportBatchItemFailures"]},
-        ),
-    ),
+    "no recovery": ("recovery", partial(switched_off, "update_continuous_backups", *RECOVERY)),
+    "a disabled mapping": (MAPPING, partial(mapping, Enabled=False)),
+    "batches that fail as a whole": (MAPPING, partial(mapping, FunctionResponseTypes=[])),
     "a filter that deletes messages": (
-        "event source mapping",
-        lambda s: mapping(s, filtered('{"body": {"tag": ["a"]}}'), filtered()),
+        MAPPING,
+        partial(mapping, FilterCriteria={"Filters": [{"Pattern": '{"body": {"tag": ["a"]}}'}]}),
     ),
     "code that no alias names": (
-        "event source mapping",
-        lambda s: mapping(
-            s,
-            {"FunctionName": s.outputs["ConsumerName"]},
-            {"FunctionName": f"{s.outputs['ConsumerName']}:{ALIAS}"},
-        ),
+        MAPPING,
+        lambda s: mapping(s, FunctionName=s.outputs["ConsumerName"]),
     ),
-    "a second mapping": ("event source mapping", thief),
+    "a second mapping": (MAPPING, thief),
     "a consumer that may not run": ("consumer", lambda s: concurrency(s, "ConsumerName")),
     "a sweeper that may not run": ("sweeper", lambda s: concurrency(s, "SweeperName")),
     "a small memory": ("consumer", lambda s: function(s, "ConsumerName", MemorySize=128)),
@@ -374,13 +357,6 @@ BREAKS = {
     "a topic without subscribers": ("recipients", unheard_topic),
     "errors of the sweeper": ("last errors", errors),
 }
-
-
-def redrive(stack):
-    where = {"QueueUrl": stack.queue_url, "AttributeNames": ["RedrivePolicy"]}
-    return json.loads(
-        stack.client("sqs").get_queue_attributes(**where)["Attributes"]["RedrivePolicy"]
-    )
 
 
 @pytest.mark.parametrize("name", BREAKS)

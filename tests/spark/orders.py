@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime, timezone
 from decimal import Decimal
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from pyspark.sql import functions as F
 
@@ -27,6 +29,14 @@ def lines_of(spark, keys=LINES, files=3):
     rows = spark.createDataFrame(list(keys), "order int, line int").repartition(files, "line")
     sku = F.concat(F.lit("sku "), (F.col("order") * 7 + F.col("line")) % 5)
     return rows.select("*", sku.alias("sku"), (F.col("line") * 10).alias("amount"))
+
+
+@cache
+def _all_lines(spark) -> TemporaryDirectory:
+    """Write the lines once: copies of the files take a fifth of the time."""
+    folder = TemporaryDirectory()
+    lines_of(spark).write.mode("overwrite").parquet(folder.name)
+    return folder
 
 
 @dataclass
@@ -57,7 +67,13 @@ class Run:
         return path
 
     def write_lines(self, keys=LINES, name="lines") -> str:
-        return self.write(lines_of(self.spark, keys), name)
+        if keys is not LINES:
+            return self.write(lines_of(self.spark, keys), name)
+        path = str(self.root / name)
+        shutil.copytree(
+            _all_lines(self.spark).name, path, copy_function=shutil.copyfile, dirs_exist_ok=True
+        )
+        return path
 
     def read(self, name="lines"):
         return self.spark.read.parquet(str(self.root / name))

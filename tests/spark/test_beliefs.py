@@ -272,15 +272,3 @@ def test_evidence_that_is_not(run):
     text = run.read().withColumn("line", F.col("line").cast("string"))
     with pytest.raises(OutputDiffersError, match="line is int in what was started and a string in"):
         lines.finish(run.write(run.bill(text), "text"))
-
-
-@pytest.mark.slow
-def test_an_input_that_is_gone_is_named(run):
-    lines = run.again(run_id="gone").rows
-    lines.start(run.write_lines(name="removed"))
-    billed = run.write(run.bill(run.read("removed").where("line > 1"), rows=lines), "billed_of_it")
-    shutil.rmtree(run.root / "removed")
-    with pytest.raises(
-        OutputDiffersError, match=r"\nsource: \S+/removed' cannot be read: Path doe"
-    ):
-        lines.finish(billed)
