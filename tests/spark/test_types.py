@@ -112,6 +112,20 @@ def test_keys_of_another_type_or_form(run, name, kind, configure):
     assert (caught.value.missing, operations(run)) == ([], {"note"})
 
 
+@pytest.mark.parametrize("change", ["code = '0009'", "order = 6 AND line = 9"])
+def test_a_source_that_is_not_what_was_started_is_no_other_form(run, change):
+    """Forms that change no value, such as `trim`, make such a source equal to the output."""
+    code = run.tracking.rows("lines", chain="code", unit=["code", "order"], label=change)
+    rows = run.read().withColumns({"order": F.col("order").cast("string")})
+    code.start(run.write(rows, "texts"))
+    other = F.expr(f"if({change}, '999', code)")
+    source = run.write(rows.withColumn("code", other), "others")
+    billed = run.read("others").transform(code.with_unit).groupBy("code").agg(*code.evidence())
+    with pytest.raises(OutputDiffersError, match="the source is not what was started") as caught:
+        code.finish(run.write(billed, "billed"), source=source)
+    assert "makes both equal" not in str(caught.value)
+
+
 @pytest.mark.slow
 def test_equal_values_of_other_types_are_equal(run):
     rows = lines(run, "price", "even")

@@ -20,7 +20,7 @@ from xorack.spark.folding import Totals, of_units
 from xorack.spark.messages import plain_errors
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
 
     from xorack.spark.evidence import Evidence
     from xorack.spark.record import Header
@@ -87,9 +87,9 @@ def other_keys(rows: RowNames, header: Header, evidence: Evidence, source: DataF
     if problem or totals.count != started.count:
         return problem
     if units.has_columns(source, rows.unit):
-        problem = _form(rows, source, totals, _SIDES)
+        problem = _form(rows, source, (started, totals), _SIDES)
     if not problem and len(outputs) == len(plain) == 1:
-        problem = _form(rows, plain[0], started, _SIDES[::-1])
+        problem = _form(rows, plain[0], (totals, started), _SIDES[::-1])
     return problem
 
 
@@ -102,7 +102,7 @@ def _chain_difference(rows: RowNames, header: Header, frame: DataFrame, source: 
     if problem := _other_types(header["chain_types"], types, [{*units.INTEGERS}]):
         return problem
     forms = [(changed, text) for changed, text in _forms(types) if text.startswith(_SAME_TYPE)]
-    sides = (source, frame) if units.has_columns(source, rows.chain) else (frame,)
+    sides = (source, frame) if _are_among(rows, source, started) else (frame,)
     for side, (changed, text) in product(sides, forms):
         sqls = {name: F.expr(sql.format(c=units.quoted(name))) for name, sql in changed.items()}
         other = side.withColumns(sqls)
@@ -130,31 +130,34 @@ def _are_among(rows: RowNames, frame: DataFrame, known: DataFrame) -> bool | Non
     return None
 
 
-def _form(rows: RowNames, frame: DataFrame, totals: Totals, sides: Sequence[str]) -> str:
-    """Say in which form the units of a frame have these totals."""
+def _form(
+    rows: RowNames, frame: DataFrame, both: tuple[Totals, Totals], sides: Sequence[str]
+) -> str:
+    """Say in which form the units of a frame, which have the first totals, have the others."""
+    own, totals = both
     types = types_of(frame, rows.unit)
     forms, keys = [*_forms(types)], {name: f"k{i}" for i, name in enumerate(types)}
     swaps = [*_swaps(types)]
     wide = frame.select(
         *(units.column_named(frame, name)[0].alias(key) for name, key in keys.items())
     )
-    sums = [F.count(F.lit(1))]
+    sums = [F.count(F.lit(1)), *_sums(rows, wide, [*keys.values()])]
     for number, (changed, _) in enumerate(forms):
         made = {name: f"v{number}{keys[name]}" for name in changed}
         sqls = {made[name]: F.expr(sql.format(c=keys[name])) for name, sql in changed.items()}
         wide = wide.withColumns(sqls)
         parts = [made.get(name, key) for name, key in keys.items()]
-        xor, _, upper = of_units(units.unit_column(wide, rows.namespace, parts))
-        sums += [F.bit_xor(xor), F.sum(upper)]
+        sums += _sums(rows, wide, parts)
     for first, second in swaps:
         swapped = {**keys, first: keys[second], second: keys[first]}
-        xor, _, upper = of_units(units.unit_column(wide, rows.namespace, [*swapped.values()]))
-        sums += [F.bit_xor(xor), F.sum(upper)]
+        sums += _sums(rows, wide, [*swapped.values()])
     with plain_errors():
         count, *values = wide.agg(*sums).first() or (0,)
-    results = [
+    unchanged, *results = (
         Totals(x or 0, count, s or 0) for x, s in zip(values[::2], values[1::2], strict=True)
-    ]
+    )
+    if unchanged != own or own == totals:
+        return ""
     for (changed, text), sum_ in zip(forms, results, strict=False):
         if sum_ == totals:
             return _equal_form(changed, types, text, sides)
@@ -165,6 +168,11 @@ def _form(rows: RowNames, frame: DataFrame, totals: Totals, sides: Sequence[str]
                 "INSERT takes columns by position: list their names in it"
             )
     return ""
+
+
+def _sums(rows: RowNames, frame: DataFrame, columns: Sequence[str]) -> list[Column]:
+    xor, _, upper = of_units(units.unit_column(frame, rows.namespace, columns))
+    return [F.bit_xor(xor), F.sum(upper)]
 
 
 def _forms(types: Mapping[str, str]) -> Iterator[tuple[dict[str, str], str]]:
