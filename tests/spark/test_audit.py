@@ -75,6 +75,14 @@ def test_the_frame_that_was_aggregated_names_them_in_another_process(session, qu
     assert "are those of the output, by XOR, count and sum" in missing.proof
 
 
+def test_as_many_units_may_be_other_units(started):
+    other = started.read().withColumn("line", F.expr("if(order = 6 AND line = 1, 121, line)"))
+    units = other.transform(started.rows.with_unit).select(started.rows.unit_name)
+    for table, chains in ((other, "5 agree, 1 other"), (units, "6 undecided")):
+        text = f"at most 154 of 154 units of 'lines' are in the table; chains: {chains}"
+        assert str(started.rows.audit(table)) == text
+
+
 def test_errors(started):
     for table, problem in (([], "an empty list"), ("no_such_table", "'no_such_table' cannot be")):
         with pytest.raises(ArgumentError, match=f"^table: {problem}"):

@@ -58,7 +58,7 @@ class Audit:
 
     def __str__(self) -> str:
         missing, surplus = self._apart
-        most, least = ("at most ", "at least ") if missing or surplus else ("", "")
+        most, least = ("", "") if self.agrees else ("at most ", "at least ")
         head = f"{most}{self.started - missing:,} of {self.started:,} units of {self.name!r} "
         head += "are in the table" + (f", and {least}{surplus:,} too many" if surplus else "")
         counts = [f"{number:,} {verdict}" for verdict, number in sorted(self.chains.items())]
