@@ -82,7 +82,7 @@ def _chains(text: str, sent: Sequence[Any], chains: int, earlier: Collection[str
         yield found[0], numbers == [chains - acked, chains, acked]
     elif "all chains stay open" in text:
         yield "all chains stay open", not acked
-    elif found := re.search(r"no chain stays open: earlier calls have acked all ([\d,]+)", text):
+    elif found := re.search(r"no chain stays open: all ([\d,]+) are acked", text):
         yield found[0], acked == _number(found[1]) == chains
     yield "each chain that stays open has a note", len({*stamped, *noted, *earlier}) == chains
 

@@ -122,6 +122,25 @@ def test_units_that_are_twice_in_the_source(run, tmp_path):
     assert units_of(error.found.rows.where("line = 1")) == [(3, 1)] * 2
 
 
+def test_a_source_may_have_columns_of_any_name(run, monkeypatch):
+    """The columns that a comparison adds to a source have names that no source has."""
+    monkeypatch.setattr(why, "SAMPLE", 30)
+    names = ("state", "n", "missing_count", "is_named", "is_drawn", "kept", "unit", "sign", "other")
+    rows = lines_of(run.spark).withColumns({name: F.col("line") for name in names})
+    rows = rows.withColumn("order", F.concat(F.lit("a\n"), "order"))
+    lines = run.tracking.rows("any", chain="order", unit=["order", "state"], label="any")
+    lines.start(run.write(rows, "any"))
+    for has_frame in (True, False):
+        job = run.read("any").transform(lines.with_unit).where("state > 1 OR order = 'a\n6'")
+        sums = job.groupBy("order", "n").agg(*lines.evidence(job if has_frame else None))
+        with pytest.raises(OutputDiffersError) as caught:
+            lines.finish(run.write(sums, "billed"))
+        assert {*caught.value.missing} == {(f"a\n{order}", 1) for order in range(1, 6)}
+        assert caught.value.found.rows.columns == rows.columns
+        assert ": 5 of 5 missing rows, " in caught.value.why
+        assert "/any/a\\n1 (0 of 1), " in str(caught.value)
+
+
 @pytest.mark.parametrize("sample", [slow(4_000), 30])
 def test_a_condition_has_the_counts_of_all_rows(run, monkeypatch, sample):
     monkeypatch.setattr(why, "SAMPLE", sample)
@@ -169,11 +188,11 @@ def test_a_dimension_that_was_loaded_late(run):
     written = units_of(rows)
     skus.where("sku = 'sku 1'").write.mode("append").parquet(path)
     late = job_of(run).join(run.spark.read.parquet(path), "sku")
-    error = finish(run, output, written, rows=late)
-    assert "So rows were lost later, in the aggregation or its write, or a source of the" in str(
-        error
-    )
-    assert "computed again, are all rows that were started" in error.found.proof
+    later = "So rows were lost later, in the aggregation or its write, or a source of the"
+    for frames in (late, [late.where("order < 6"), late.where("order = 6")]):
+        error = finish(run, output, written, rows=frames)
+        assert f"computed again, are all rows that were started. {later}" in error.found.proof
+        assert later in str(error)
 
 
 def test_an_old_row_that_a_merge_has_kept(run):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pyspark.sql import functions as F
 
-from xorack.core.errors import XorAckError
+from xorack.core.errors import XorAckError, printable
 from xorack.spark.evidence import per_chain
 from xorack.spark.folding import Totals, totals_of
 from xorack.spark.messages import plain_errors
@@ -254,4 +254,4 @@ def _examples(differing: DataFrame) -> list[str]:
     """Return examples of chains that differ, with their numbers of units; see `_ENDS`."""
     with plain_errors():
         first = differing.orderBy(F.expr("count = 0"), "tag").limit(_MAX_EXAMPLES).collect()
-    return [f"{row['tag']} ({row['found']:,} of {row['count']:,})" for row in first]
+    return [f"{printable(row['tag'])} ({row['found']:,} of {row['count']:,})" for row in first]

@@ -36,9 +36,10 @@ def by_tag(rows: RowNames, differing: DataFrame) -> DataFrame:
     """
     columns = chain_columns(differing, rows.chain)
     keys = [f"c{i}" for i in range(len(columns))]
-    units = differing.select(*columns, "xorack_unit_", "missing_count", "is_named")
+    count = F.col("xorack_missing_").alias("missing_count")
+    units = differing.select(*columns, "xorack_unit_", count, "xorack_named_")
     tagged = with_tag(units, rows.prefix, keys)
-    listed = F.expr("missing_count > 0 AND is_named").alias("is_listed")
+    listed = F.expr("missing_count > 0 AND xorack_named_").alias("is_listed")
     order = F.desc("is_listed"), F.col("xorack_unit_")
     chain = Window.partitionBy("tag").orderBy(*order)
     # This needs one shuffle. The rows of a unit are adjacent in their chain, so each unit counts

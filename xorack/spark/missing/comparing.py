@@ -99,13 +99,15 @@ class DifferingUnits:
         return lists.selectExpr(*units)
 
     def marks(self, source: DataFrame, *, is_lasting: bool) -> DataFrame:
-        """Add ``missing_count`` and ``is_named`` to the rows of a source.
+        """Add ``xorack_missing_``, the count, and ``xorack_named_`` to the rows of a source.
 
-        Rows that do not differ get 0.
+        Rows that do not differ get 0. A source may have columns of any other names.
         """
         units = self.lasting if is_lasting else self.compared
+        counts = "missing_count AS xorack_missing_", "is_named AS xorack_named_"
+        units = units.selectExpr("xorack_unit_", *counts)
         units = F.broadcast(units) if self.is_few else units
-        return source.join(units, "xorack_unit_", "left").na.fill(0, ["missing_count"])
+        return source.join(units, "xorack_unit_", "left").na.fill(0, ["xorack_missing_"])
 
 
 @dataclass(frozen=True, eq=False)

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from xorack.spark.missing.comparing import Keep
     from xorack.spark.run import RowNames
 
-_OWN = ("xorack_unit_", "xorack_file_", "missing_count", "is_named")
+_OWN = ("xorack_unit_", "xorack_file_")
 """The columns that are added to a source."""
 
 
@@ -144,9 +144,10 @@ class MissingRows(Facts):
     def examine(self, keep: Keep, *, is_lasting: bool = False) -> Findings:
         """Find the values that the differing rows have in common; see `examine` of `why`."""
         if self._units is None:
-            suspect = self._candidates.select("xorack_unit_").distinct()
-            marked = self._source.join(suspect.selectExpr("*", "1 AS n"), "xorack_unit_", "left")
-            stated = marked.selectExpr("*", "if(n IS NULL, 'other', 'suspect') AS state")
+            units = self._candidates.select("xorack_unit_").distinct()
+            suspect = units.withColumn("xorack_state_", F.lit("suspect"))
+            marked = self._source.join(suspect, "xorack_unit_", "left")
+            stated = marked.na.fill("other", ["xorack_state_"])
         else:
             stated = self._units.marks(self._source, is_lasting=is_lasting).selectExpr("*", STATE)
         is_few = self._units is not None and self._units.is_few
@@ -264,7 +265,7 @@ def _by_groups(comparison: Comparison, facts: Facts, source: DataFrame) -> _Comp
     missing, surplus, differing = sums_of(groups.units, *parts)
     # If a missing unit has more rows in the source than are missing, the output has one of these
     # rows. Then no row has a name.
-    marked = source.join(groups.units, "xorack_unit_")
+    marked = source.select("xorack_unit_").join(groups.units, "xorack_unit_")
     lost, doubled = sums_of(marked, "count_if(missing_count > 0)", "count_if(missing_count < 0)")
     if lost != missing:
         return _Compared(facts, None, candidates)
@@ -276,7 +277,9 @@ def _by_groups(comparison: Comparison, facts: Facts, source: DataFrame) -> _Comp
 
 
 def _frames_of(comparison: Comparison, own: Sequence[DataFrame]) -> Sequence[DataFrame]:
-    """Return the frames that add up to the outputs, or else the last frame for each output.
+    """Return the frames that add up to the outputs, or else to what was started.
+
+    If there are none, return the last frame for each output.
 
     `own` are the outputs that have units themselves.
     """
@@ -284,6 +287,7 @@ def _frames_of(comparison: Comparison, own: Sequence[DataFrame]) -> Sequence[Dat
     if len(frames) == 1:  # the comparison checks its sums
         return frames
     sums, known = list[Totals](), total(rows, own)
+    of_all: Sequence[DataFrame] = ()
     for frame in frames:
         units = comparison.keep(_unit(rows, frame))
         with plain_errors():
@@ -291,9 +295,12 @@ def _frames_of(comparison: Comparison, own: Sequence[DataFrame]) -> Sequence[Dat
         *before, last = range(len(sums))
         choices = chain.from_iterable(combinations(before, n) for n in range(len(sums)))
         for chosen in choices:
-            if sum((sums[n] for n in (*chosen, last)), known) == evidence.totals:
-                return [frames[n] for n in sorted((*chosen, last))]
-    return frames[: max(1, len(evidence.outputs) - len(own))]
+            asked = [frames[n] for n in sorted((*chosen, last))]
+            together = sum((sums[n] for n in (*chosen, last)), known)
+            if together == evidence.totals:
+                return asked
+            of_all = of_all or (asked if together == comparison.started else ())
+    return of_all or frames[: max(1, len(evidence.outputs) - len(own))]
 
 
 def _unit(rows: RowNames, frame: DataFrame) -> DataFrame:

@@ -214,6 +214,6 @@ def chains_in_words(examples: Sequence[str], acked: int, of: int) -> str:
     if not acked:
         return f"all chains stay open{which}"
     if acked >= of:
-        return f"no chain stays open: earlier calls have acked all {of:,}"
+        return f"no chain stays open: all {of:,} are acked"
     is_acked = f"{acked:,} {'is' if acked == 1 else 'are'} acked"
     return f"{of - acked:,} of {of:,} chains stay open{which}; {is_acked}"

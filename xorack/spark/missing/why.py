@@ -36,10 +36,10 @@ _MAX_COUNTED = 3
 """Findings that are counted in all rows."""
 _FILE, _TASK = "input file", "shuffle partition"
 STATE = """
-    CASE WHEN missing_count = 0 THEN 'other' WHEN missing_count < 0 THEN 'doubled'
-    WHEN is_named THEN 'missing' ELSE 'repeated' END AS state"""
+    CASE WHEN xorack_missing_ = 0 THEN 'other' WHEN xorack_missing_ < 0 THEN 'doubled'
+    WHEN xorack_named_ THEN 'missing' ELSE 'repeated' END AS xorack_state_"""
 """The state of a row in an exact comparison. Otherwise it is ``suspect`` or ``other``."""
-_DIFFERS = "state <> 'other'"
+_DIFFERS = "xorack_state_ <> 'other'"
 MAX_NAMED = 100
 """Rows of each kind that an error names."""
 
@@ -134,8 +134,8 @@ def examine(
 ) -> Findings:
     """Name the differing rows, and find the values that they have in common.
 
-    `stated` are the rows of the source with a ``state``. If few rows differ, one scan of the source
-    returns all of them and a sample of the other rows. A second scan counts the conditions.
+    `stated` are the rows of the source with ``xorack_state_``. If few rows differ, one scan of the
+    source returns all of them and a sample of the other rows. A second scan counts the conditions.
     """
     numbers = {
         "missing": facts.named,
@@ -182,13 +182,15 @@ def _draw(
     """Draw rows of each state."""
     shares = {state: min(1.0, SAMPLE / max(number, 1)) for state, number in numbers.items()}
     share = " ".join(f"WHEN '{state}' THEN {share}" for state, share in shares.items())
-    drawn = stated.withColumn("is_drawn", F.expr(f"rand(1) < CASE state {share} END"))
-    kept = keep(drawn.where(f"is_drawn OR {_DIFFERS}" if is_few else "is_drawn"))
+    is_drawn = F.expr(f"rand(1) < CASE xorack_state_ {share} END")
+    drawn = stated.withColumn("xorack_drawn_", is_drawn)
+    kept = keep(drawn.where(f"xorack_drawn_ OR {_DIFFERS}" if is_few else "xorack_drawn_"))
     columns = F.struct(*(column.alias(name) for name, column in shown.items()))
     unit = F.struct(*(column_named(kept, name)[0] for name in rows.unit))
     drawn_rows: dict[str, list[Row]] = {state: [] for state in numbers}
     names: dict[str, dict[tuple[Any, ...], None]] = {state: {} for state in numbers}
-    selected = kept.where("is_drawn").select(columns, F.when(F.expr(_DIFFERS), unit), "state")
+    states = F.when(F.expr(_DIFFERS), unit), "xorack_state_"
+    selected = kept.where("xorack_drawn_").select(columns, *states)
     with plain_errors():
         for row, key, state in selected.collect():
             drawn_rows[state].append(_masked(row.asDict(), rows))
@@ -272,7 +274,8 @@ def _counted(
             tests[state, n] = test
     if not tests:
         return dict(sampled)
-    own = [F.count_if(test & (F.col("state") == state)) for (state, _), test in tests.items()]
+    is_of = F.col("xorack_state_")
+    own = [F.count_if(test & (is_of == state)) for (state, _), test in tests.items()]
     every = [F.count_if(test) for test in tests.values()]
     with plain_errors():
         of_state = sample.differing.agg(*own).first() or ()
@@ -346,7 +349,7 @@ def _is_key(key: Sequence[str], sample: Sample, stated: DataFrame) -> bool:
     with plain_errors():
         few = {row[0] for row in sample.differing.limit(_FEW).select(hashed).collect()}
         for rows in (stated.where(hashed.isin([*few])), stated):
-            kept = rows.groupBy(*columns).agg(F.expr("count_if(state <> 'missing') AS kept"))
-            if kept.where("kept <> 1").take(1):
+            kept = F.count_if(F.col("xorack_state_") != "missing").alias("xorack_kept_")
+            if rows.groupBy(*columns).agg(kept).where("xorack_kept_ <> 1").take(1):
                 return False
     return True
