@@ -73,6 +73,7 @@ class Differing(NamedTuple):
         publish: Whether the output would be published. If so, all chains finish, or none.
         earlier: The ``tag`` of each chain that earlier calls finished.
         all_or_none: Whether all chains finish, or none, as in `advance`.
+        hint: A sentence about another problem of the output.
     """
 
     rows: RowNames
@@ -85,6 +86,7 @@ class Differing(NamedTuple):
     publish: bool = False
     earlier: DataFrame | None = None
     all_or_none: bool = False
+    hint: str = ""
 
     def find(self, source: DataFrame, *, is_started: bool = False) -> Difference:
         """Find the difference between the output and a source that has the started rows.
@@ -97,7 +99,7 @@ class Differing(NamedTuple):
         if not is_apart and (chains := self._changed_chains(source)):
             return self.unknown(f"the source is not what was started: {chains}")
         sides = self.rows, self.evidence, self.totals, source, self.frames, self.keep
-        difference = find_difference(Comparison(*sides))
+        difference = find_difference(Comparison(*sides), self.hint)
         missing = difference.missing_rows
         if missing is None or missing.basis != Basis.SOURCE_CHANGED or not is_apart:
             return difference

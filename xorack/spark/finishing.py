@@ -23,7 +23,7 @@ from xorack.spark.missing.comparing import caches, compare_chains, has_units_apa
 from xorack.spark.outcome import Agrees, Finished
 from xorack.spark.record import summary_in
 from xorack.spark.starting import NO_FACTS, fold_input, keep_record
-from xorack.spark.types import other_keys
+from xorack.spark.types import evidence_faults, other_keys
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -119,7 +119,8 @@ def _of_batch(rows: RowNames, evidence: Evidence, job: Job, keep: Keep) -> Outco
         return Agrees(started)
     frames = job.frames_of(rows)
     known = rows, evidence, summary.totals, started, job.source, frames, keep
-    differing = Differing(*known, all_or_none=True)
+    faults = evidence_faults(rows, evidence.outputs, summary.totals)
+    differing = Differing(*known, all_or_none=True, hint=faults.others)
     difference = differing.find(source)
     if difference.tells_chains(rows, source):
         return differing.by_units(difference)
@@ -138,7 +139,8 @@ def _of_run(rows: RowNames, header: Header, evidence: Evidence, job: Job, keep: 
     place = header["source"] if job.source is None else job.source
     frames, earlier = job.frames_of(rows), rows.record.finished(header)
     known = rows, evidence, summary.totals, started, place, frames, keep
-    differing = Differing(*known, job.publish, earlier, job.all_or_none)
+    faults = evidence_faults(rows, evidence.outputs, summary.totals)
+    differing = Differing(*known, job.publish, earlier, job.all_or_none, faults.others)
     if place is None:
         return differing.by_chain(differing.unknown("no source= says what this job read"))
     try:
@@ -146,7 +148,7 @@ def _of_run(rows: RowNames, header: Header, evidence: Evidence, job: Job, keep: 
     except ArgumentError as error:
         return differing.by_chain(differing.unknown(str(error)))
     may_be_others = evidence.totals != summary.totals or not has_units_apart(rows, source)
-    if may_be_others and (keys := other_keys(rows, header, evidence, source)):
+    if may_be_others and (keys := other_keys(rows, header, evidence, source, faults.misplaced)):
         return differing.all_open(differing.unknown(keys=keys))
     before = {name: tuple(facts) for name, facts in header.get("files", {}).items()}
     is_changed = not before or files_started(source) != before

@@ -38,22 +38,23 @@ def by_tag(rows: RowNames, differing: DataFrame) -> DataFrame:
     keys = [f"c{i}" for i in range(len(columns))]
     count = F.col("xorack_missing_").alias("missing_count")
     units = differing.select(*columns, "xorack_unit_", count, "xorack_named_")
-    tagged = with_tag(units, rows.prefix, keys)
     listed = F.expr("missing_count > 0 AND xorack_named_").alias("is_listed")
+    # This needs one shuffle, because all further steps keep the rows of a chain together. A unit
+    # of several rows counts once.
+    tagged = with_tag(units, rows.prefix, keys).repartition("tag")
+    distinct = tagged.select("tag", "xorack_unit_", "missing_count", listed).distinct()
     order = F.desc("is_listed"), F.col("xorack_unit_")
-    chain = Window.partitionBy("tag").orderBy(*order)
-    # This needs one shuffle. The rows of a unit are adjacent in their chain, so each unit counts
-    # once.
-    is_first = F.coalesce(F.lag("xorack_unit_").over(chain) != F.col("xorack_unit_"), F.lit(True))
-    placed = tagged.select("*", listed).select(
-        "*", F.row_number().over(chain).alias("place"), is_first.alias("is_first")
-    )
-    is_shown = F.expr(f"is_first AND is_listed AND place <= {_MAX_IDS}")
-    ids = F.array_sort(F.collect_set(F.when(is_shown, hex_of("xorack_unit_"))))
-    return placed.groupBy("tag").agg(
-        F.expr("sum(if(is_first, greatest(missing_count, 0L), 0L)) AS missing"),
-        F.expr("sum(if(is_first, greatest(-missing_count, 0L), 0L)) AS surplus"),
-        F.when(F.size(ids) > 0, ids).alias("ids"),
+    place = F.row_number().over(Window.partitionBy("tag").orderBy(*order))
+    is_shown = F.expr(f"is_listed AND place <= {_MAX_IDS}")
+    ids = F.sort_array(F.collect_list(F.when(is_shown, hex_of("xorack_unit_"))))
+    return (
+        distinct.withColumn("place", place)
+        .groupBy("tag")
+        .agg(
+            F.expr("sum(greatest(missing_count, 0L)) AS missing"),
+            F.expr("sum(greatest(-missing_count, 0L)) AS surplus"),
+            F.when(F.size(ids) > 0, ids).alias("ids"),
+        )
     )
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import combinations, permutations, product
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pyspark.sql import functions as F
 
@@ -64,8 +64,13 @@ def types_of(frame: DataFrame, names: Sequence[str]) -> dict[str, str]:
     return {name: units.column_named(frame, name)[1].simpleString() for name in names}
 
 
-def other_keys(rows: RowNames, header: Header, evidence: Evidence, source: DataFrame) -> str:
-    """Say in one sentence how the keys of an output differ; return an empty text if unknown."""
+def other_keys(
+    rows: RowNames, header: Header, evidence: Evidence, source: DataFrame, misplaced: str
+) -> str:
+    """Say in one sentence how the keys of an output differ; return an empty text if unknown.
+
+    `misplaced` is the sentence of `evidence_faults`.
+    """
     totals, outputs = evidence.totals, evidence.outputs
     started = Totals(*(header["summary"][name] for name in ("xor", "count", "sum")))
     before = dict(zip(header["unit"], header["types"], strict=True))
@@ -82,10 +87,10 @@ def other_keys(rows: RowNames, header: Header, evidence: Evidence, source: DataF
     for frame in outputs:
         if difference := _chain_difference(rows, header, frame, source):
             return difference
-    problem = misplaced(rows, outputs, started)
-    # No form explains the difference, because rows are missing or surplus.
-    if problem or totals.count != started.count:
-        return problem
+    # If the counts differ, no form explains the difference, because rows are missing or surplus.
+    if misplaced or totals.count != started.count:
+        return misplaced
+    problem = ""
     if units.has_columns(source, rows.unit):
         problem = _form(rows, source, (started, totals), _SIDES)
     if not problem and len(outputs) == len(plain) == 1:
@@ -218,43 +223,59 @@ def _equal_form(
     return f"{which} is {types[name]} in {here} and {text} in {there}: {line} makes both equal"
 
 
-def misplaced(rows: RowNames, outputs: Sequence[DataFrame], started: Totals) -> str:
-    """Return a sentence if swapped or wrongly summed evidence explains the entire difference."""
+class EvidenceFaults(NamedTuple):
+    """Sentences about wrong columns of evidence, which are empty if nothing is wrong.
+
+    Attributes:
+        misplaced: Explains the entire difference by swapped or wrongly summed columns.
+        others: Names a problem that is not missing rows.
+    """
+
+    misplaced: str = ""
+    others: str = ""
+
+
+def evidence_faults(
+    rows: RowNames, outputs: Sequence[DataFrame], started: Totals
+) -> EvidenceFaults:
+    """Find what is wrong with the columns of evidence, in one Spark job for each output."""
     names = rows.evidence_names
+    longs = [f"bigint({units.quoted(name)})" for name in names]
+    sqls = [f"bit_xor({long})" for long in longs]
+    sqls += [f"sum(CAST({long} AS decimal(20)))" for long in longs]
+    sqls += [f"min({longs[1]})", f"count_if({longs[1]} IS NULL)"]
+    found = EvidenceFaults()
     for frame in _with_evidence(rows, outputs):
-        longs = [f"bigint({units.quoted(name)})" for name in names]
-        sqls = [f"bit_xor({long})" for long in longs]
-        sqls += [f"sum(CAST({long} AS decimal(20)))" for long in longs]
         with plain_errors():
-            sums_row = frame.agg(*map(F.expr, sqls)).first() or (None,) * 6
-        xors, sums = (
-            dict(zip(names, values, strict=True)) for values in (sums_row[:3], sums_row[3:])
-        )
-        for x, n, s in permutations(names):
-            if (x, n, s) != names and Totals(xors[x], sums[n], sums[s]) == started:
-                return (
-                    f"the columns of the evidence are swapped: {x} has the XOR, {n} the count and "
-                    f"{s} the sum; an INSERT takes columns by position: list their names in it"
-                )
-        rest = (sums[names[1]], sums[names[2]])
-        if rest == (started.count, started.sum) and xors[names[0]] != started.xor:
-            return f"{names[0]} was summed: use bit_xor for it, as rows.evidence(frame) does"
+            row = frame.agg(*map(F.expr, sqls)).first() or (None,) * 8
+        xors, sums = (dict(zip(names, values, strict=True)) for values in (row[:3], row[3:6]))
+        misplaced = found.misplaced or _misplaced(names, xors, sums, started)
+        found = EvidenceFaults(misplaced, found.others or _other_fault(names[1], *row[6:]))
+    return found
+
+
+def _misplaced(
+    names: Sequence[str], xors: Mapping[str, Any], sums: Mapping[str, Any], started: Totals
+) -> str:
+    for x, n, s in permutations(names):
+        if (x, n, s) != names and Totals(xors[x], sums[n], sums[s]) == started:
+            return (
+                f"the columns of the evidence are swapped: {x} has the XOR, {n} the count and "
+                f"{s} the sum; an INSERT takes columns by position: list their names in it"
+            )
+    rest = (sums[names[1]], sums[names[2]])
+    if rest == (started.count, started.sum) and xors[names[0]] != started.xor:
+        return f"{names[0]} was summed: use bit_xor for it, as rows.evidence(frame) does"
     return ""
 
 
-def hints_of(rows: RowNames, outputs: Sequence[DataFrame]) -> str:
-    """Return sentences about problems of an output's evidence that are not missing rows."""
-    count = units.quoted(rows.evidence_names[1])
-    for frame in _with_evidence(rows, outputs):
-        facts = F.expr(f"min(bigint({count}))"), F.expr(f"count_if({count} IS NULL)")
-        with plain_errors():
-            least, without = frame.agg(*facts).first() or (None, 0)
-        if least is not None and least < 0:
-            return f"{rows.evidence_names[1]} has {least:,}, not a count: are columns swapped?"
-        if without:
-            has, them = ("has", "it") if without == 1 else ("have", "them")
-            which = f"{plural(without, 'row')} of the output {has} no evidence"
-            return f"{which}: did another job write {them}?"
+def _other_fault(name: str, least: int | None, without: int | None) -> str:
+    if least is not None and least < 0:
+        return f"{name} has {least:,}, not a count: are columns swapped?"
+    if without:
+        has, them = ("has", "it") if without == 1 else ("have", "them")
+        which = f"{plural(without, 'row')} of the output {has} no evidence"
+        return f"{which}: did another job write {them}?"
     return ""
 
 

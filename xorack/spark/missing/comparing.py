@@ -250,10 +250,11 @@ def collected(units: DataFrame, number: int) -> DifferingUnits:
     frame = units.select("xorack_unit_", "missing_count", "is_named")
     if number > _MAX_COLLECTED:
         return DifferingUnits(frame)
-    kinds = frame.groupBy(F.expr("sign(missing_count)"), "is_named")
+    ids: dict[tuple[int, bool], list[int]] = {}
     with plain_errors():
-        lists = kinds.agg(F.collect_list("xorack_unit_")).collect()
-    return DifferingUnits(frame, {(int(sign), named): ids for sign, named, ids in lists})
+        for unit, count, is_named in frame.collect():
+            ids.setdefault((1 if count > 0 else -1, is_named), []).append(unit)
+    return DifferingUnits(frame, ids)
 
 
 def compare_groups(comparison: Comparison) -> Groups:

@@ -15,7 +15,6 @@ from xorack.spark.messages import one_line
 from xorack.spark.missing import telling
 from xorack.spark.missing.found import find_missing
 from xorack.spark.missing.why import NO_FINDINGS, Findings
-from xorack.spark.types import hints_of
 from xorack.spark.units import has_columns
 
 if TYPE_CHECKING:
@@ -75,12 +74,16 @@ class Difference:
         return is_apart and not self.missing_rows.unknown and has_columns(source, rows.chain)
 
 
-def find_difference(comparison: Comparison) -> Difference:
-    """Compare a source with an output that differs: once by unit, with names and reasons."""
+def find_difference(comparison: Comparison, hint: str = "") -> Difference:
+    """Compare a source with an output that differs: once by unit, with names and reasons.
+
+    `hint` is a sentence about another problem of the output.
+    """
     difference = Difference(comparison.started, comparison.evidence.totals)
     _log_what_is_computed(comparison)
     try:
-        difference = replace(difference, hints=_hints(comparison))
+        hints = (*filter(None, (_doubling(comparison), hint)),)
+        difference = replace(difference, hints=hints)
         missing = find_missing(comparison)
         return replace(difference, missing_rows=missing, findings=missing.examine(comparison.keep))
     except XorAckError:
@@ -90,12 +93,10 @@ def find_difference(comparison: Comparison) -> Difference:
         return replace(difference, problem=f"which rows differ could not be found: {text}")
 
 
-def _hints(comparison: Comparison) -> tuple[str, ...]:
+def _doubling(comparison: Comparison) -> str:
     evidence = comparison.evidence
     times = [time for stored in evidence.stored for time in (stored.first, stored.last) if time]
-    doubling = telling.doubling_in_words(comparison.started, evidence.totals, times)
-    stored = evidence.outputs if evidence.kind != "observed" else ()
-    return tuple(filter(None, (doubling, hints_of(comparison.rows, stored))))
+    return telling.doubling_in_words(comparison.started, evidence.totals, times)
 
 
 def _log_what_is_computed(comparison: Comparison) -> None:
