@@ -15,6 +15,7 @@ from pyspark.sql import functions as F
 from tests.spark.orders import LINES, lines_of, part_files
 from xorack.errors import ArgumentError, ColumnsError
 from xorack.spark.reading import SKIPPING, check_reading
+from xorack.spark.storage import files_below
 
 pytestmark = pytest.mark.each_version
 SETTINGS = {
@@ -285,3 +286,17 @@ def test_the_source_of_a_stream_is_checked_before_it_starts(run):
         check(escaped)
     with pytest.warns(UserWarning, match="does not read 1 files"):
         assert check(escaped, recursiveFileLookup=True) == 1
+
+
+@pytest.mark.parametrize("name", ["; isDirectory=false; length=9; x", "two\nlines", "a b%20[ü]"])
+def test_files_of_any_name_are_listed_with_size_and_time(spark, tmp_path, name):
+    folder = tmp_path / "in[1]" / "a=1; length=3;"
+    folder.mkdir(parents=True)
+    for file in (name, "other", "_hidden", ".hidden"):
+        (folder / file).write_text("seven b")
+    (folder / "empty").touch()
+
+    paths = [folder / name, folder / "other"]
+    expected = {f"file:{path}": (7, path.stat().st_mtime_ns // 1_000_000) for path in paths}
+    assert files_below(spark, [str(tmp_path / "in[1]")]) == expected
+    assert files_below(spark, [str(tmp_path / "absent")]) == {}

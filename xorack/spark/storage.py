@@ -37,6 +37,10 @@ _OF_WRITERS = re.compile(
     r"_SUCCESS|_(common_)?metadata|_(committed|started)_.*|_delta_log|_spark_metadata|\..*\.crc"
 )
 """Hidden names that hold no rows."""
+_STATUS = re.compile(
+    r"\w+\{path=(.*); isDirectory=false; length=(\d+); .*; modification_time=(\d+);"
+)
+"""A file as Hadoop's ``FileStatus`` shows it."""
 
 
 class Stored(NamedTuple):
@@ -110,10 +114,30 @@ def files_below(spark: SparkSession, places: Iterable[str]) -> Files:
         return {}
     reader = spark.read.format("binaryFile").option("recursiveFileLookup", True)
     try:
-        listed = reader.load(escaped).select("path", "length", F.unix_millis("modificationTime"))
-        return {_plain(path): (size, time) for path, size, time in listed.collect()}
+        frame = reader.load(escaped)
+        if (listed := _listed(frame)) is None:
+            facts = "path", "length", F.unix_millis("modificationTime")
+            listed = [tuple(row) for row in frame.select(*facts).collect()]
     except AnalysisException:  # one of the folders does not exist
         return {}
+    return {_plain(path): (size, time) for path, size, time in listed}
+
+
+def _listed(frame: Any) -> list[tuple[str, int, int]] | None:
+    """Return path, size and time of the files that a frame reads, without a job.
+
+    Return None if Java does not show them, as with Spark Connect.
+    """
+    if not hasattr(frame, "_jdf"):
+        return None
+    source = frame._jdf.queryExecution().analyzed().collectLeaves().head().relation()
+    # Make one call for all files.
+    texts = source.location().allFiles().mkString("\n").splitlines()
+    matches = [*map(_STATUS.match, texts)]
+    if not all(matches):
+        return None
+    files = [(match[1], int(match[2]), int(match[3])) for match in matches if match]
+    return [file for file in files if file[1]]
 
 
 def hidden_below(spark: SparkSession, folder: str) -> list[str]:
