@@ -17,7 +17,7 @@ from xorack.core.request import Request
 from xorack.core.stamp import plain
 from xorack.errors import ColumnsError
 from xorack.spark.evidence import open_output, source_of, unit_in
-from xorack.spark.folding import SUMS, fold_units, of_units, summarize
+from xorack.spark.folding import SUMS, fold_units, of_units, summarize, together
 from xorack.spark.inputs import check_all_is_read, files_started
 from xorack.spark.messages import plain_errors, readable
 from xorack.spark.record import summary_in
@@ -132,7 +132,10 @@ def _warn_of_units(rows: RowNames, frame: DataFrame, count: int) -> None:
 
 
 def _facts(rows: RowNames, chains: DataFrame) -> DataFrame:
-    """Return ``tag``, ``detail`` and ``failed`` of the chains in a frame."""
+    """Return ``tag`` and ``fact`` of the chains in a frame: a struct of ``detail`` and ``failed``.
+
+    The details are checked. Chains that are in several rows are not found yet.
+    """
     columns = chain_columns(chains, rows.chain)
     texts = [
         column_named(chains, name)[0].cast("string").alias(name)
@@ -142,13 +145,10 @@ def _facts(rows: RowNames, chains: DataFrame) -> DataFrame:
     ]
     selected = chains.select(*columns, *texts)
     tagged = with_tag(selected, rows.prefix, selected.columns[: len(columns)])
-    reason = F.substring(F.translate("failed", "\0", ""), 1, 250).alias("failed")
-    twice = F.raise_error(F.expr("concat('xorack: ', count(1), ' rows about chain ', tag)"))
-    detail = F.when(F.count(F.lit(1)) > 1, twice).otherwise(F.first("detail")).alias("detail")
-    facts = tagged.select("tag", "detail", reason).groupBy("tag")
-    checked = facts.agg(detail, F.first("failed").alias("failed"))
     check = F.udf(partial(check_detail, mask=rows.tracking.mask), "string", useArrow=False)
-    return checked.withColumn("detail", check("tag", "detail"))
+    detail = check("tag", "detail").alias("detail")
+    reason = F.substring(F.translate("failed", "\0", ""), 1, 250).alias("failed")
+    return tagged.select("tag", F.struct(detail, reason).alias("fact"))
 
 
 def check_detail(tag: str, text: str | None, mask: Collection[str] = ()) -> str | None:
@@ -165,13 +165,17 @@ def _with_facts(rows: RowNames, folded: DataFrame, facts: DataFrame | None) -> D
     """Add the facts about chains. The only unit of a chain without rows is its root."""
     if facts is None:
         return folded.selectExpr("*", *NO_FACTS)
-    has_units = F.col("failed").isNull() & F.col("count").isNotNull()
+    # An aggregation needs fewer shuffles and sorts than a join does.
+    rows_and_facts = folded.unionByName(facts, allowMissingColumns=True).groupBy("tag")
+    merged = rows_and_facts.agg(*together(), F.collect_list("fact").alias("facts"))
+    twice = F.raise_error(F.expr("concat('xorack: ', size(facts), ' rows about chain ', tag)"))
+    fact = F.when(F.size("facts") > 1, twice).otherwise(F.get("facts", F.lit(0))).alias("fact")
+    has_units = F.col("fact.failed").isNull() & F.col("count").isNotNull()
     root = F.xxhash64(F.lit(rows.namespace), F.col("tag"))
     none = F.lit(0).cast("long")
     empty = {"xor": root, "count": none, "sum": none}
     sums = [F.when(has_units, F.col(name)).otherwise(empty[name]).alias(name) for name in SUMS]
-    joined = folded.join(facts, "tag", "full_outer")
-    return joined.select("tag", *sums, "detail", "failed")
+    return merged.select("tag", *SUMS, fact).select("tag", *sums, "fact.detail", "fact.failed")
 
 
 def creates(rows: RowNames, header: Header) -> DataFrame:
