@@ -5,7 +5,6 @@ The functions' code is the asset of a deployment.
 
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
 import sys
@@ -14,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from statistics import median
 
-from bench.harness import Table, interleaved
+from bench.harness import Table, interleaved, with_bytecode
 
 BASE = "boto3"
 HANDLERS = ("lambda_src.consumer", "lambda_src.sweeper")
@@ -31,10 +30,8 @@ _TIMED = (
 
 def import_milliseconds(module: str, folder: Path, settings: dict[str, str]) -> float:
     """Measure the processor time in which a new Python process imports a module in a folder."""
-    ours = ("PYTHONDONTWRITEBYTECODE", "PYTHONPYCACHEPREFIX")
-    environment = {name: value for name, value in os.environ.items() if name not in ours}
     command = [sys.executable, "-c", _TIMED.format(module)]
-    output = subprocess.check_output(command, cwd=folder, env=environment | settings, text=True)
+    output = subprocess.check_output(command, cwd=folder, env=settings, text=True)
     return float(output.split()[-1])
 
 
@@ -44,8 +41,7 @@ def measure(quick: bool) -> list[Table]:
 
     with tempfile.TemporaryDirectory() as scratch:
         folder = shutil.copytree(assemble_code(), Path(scratch, "code"))
-        settings = {"PYTHONPYCACHEPREFIX": str(Path(scratch, "bytecode"))}
-        settings["AWS_REGION"] = "eu-west-1"
+        settings = with_bytecode(f"{scratch}/bytecode") | {"AWS_REGION": "eu-west-1"}
         modules = {name: name for name in (BASE, *HANDLERS)} | {CLIENTS: _MAKE}
         jobs = {
             name: partial(import_milliseconds, code, folder, settings)

@@ -86,6 +86,13 @@ def _serve(port: Any) -> None:
     server.serve_forever()
 
 
+def with_bytecode(folder: str) -> dict[str, str]:
+    """Return an environment in which Python keeps its bytecode in a folder."""
+    ours = ("PYTHONDONTWRITEBYTECODE", "PYTHONPYCACHEPREFIX")
+    kept = {name: value for name, value in os.environ.items() if name not in ours}
+    return kept | {"PYTHONPYCACHEPREFIX": folder}
+
+
 @contextmanager
 def accepting_server() -> Iterator[str]:
     """Run a server of AWS's responses in another process, whose CPU does not count."""

@@ -16,7 +16,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from bench import spark
-from bench.harness import ROOT, Table, accepting_server, interleaved
+from bench.harness import ROOT, Table, accepting_server, interleaved, with_bytecode
 from bench.meter import Meter, cpu, ratios, spread
 from pipeline.session import session
 from xorack.spark import Tracking
@@ -54,12 +54,14 @@ def measure(quick: bool, case: str = "") -> list[Table]:
             def run(variant: str, name: str = name, folder: str = folder) -> dict[str, Any]:
                 arguments = [name, variant, folder, f"{endpoint}/1234/stamps", str(int(quick))]
                 command = [sys.executable, "-m", "bench.spark_first", *arguments]
-                done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, check=True)
+                kept = with_bytecode(f"{folder}/bytecode")
+                output = subprocess.check_output(command, cwd=ROOT, env=kept)
                 shutil.rmtree(f"{folder}/out")
-                figures: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+                figures: dict[str, Any] = json.loads(output.splitlines()[-1])
                 return figures
 
             variants = {one: lambda one=one: run(one) for one in jobs.variants}
+            run(spark.TRACKED)  # run once before, so that Python has bytecode of all modules
             results = interleaved(variants, 1 if quick else SESSIONS[name])
         for variant, runs in results.items():
             spent = (median(cpu(one, [step]) for one in runs) or None for step in spark.STEPS)
