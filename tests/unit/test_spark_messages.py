@@ -2,6 +2,7 @@
 
 import pytest
 
+from xorack.core.masking import masked
 from xorack.spark.messages import one_line
 
 PY4J = """An error occurred while calling o60.collectToPython.
@@ -42,3 +43,18 @@ java.io.IOException: file:/x is not a Parquet file
 )
 def test_one_line(text, line):
     assert one_line(ValueError(text)) == line
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        (PY4J, "1,2,3"),
+        ("[CAST_INVALID_INPUT] The value 'a/b' of the type \"STRING\" cannot be cast", "'a/b'"),
+        ("[CAST_OVERFLOW] The value 40000 of the type INT cannot be cast", "40000"),
+        ("Text 'ahab' could not be parsed at index 0", "'ahab'"),
+    ],
+)
+def test_one_line_has_no_value_of_a_row_if_columns_are_masked(text, value):
+    line = one_line(ValueError(text))
+    assert value in line
+    assert one_line(ValueError(text), {"email"}) == line.replace(value, masked(value))

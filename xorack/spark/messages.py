@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 
 from xorack.core.errors import ArgumentError, XorAckError
-from xorack.core.masking import masked_paths
+from xorack.core.masking import masked, masked_paths
 from xorack.errors import ColumnsError
 
 _THROWN = re.compile(r"^(?:: |Caused by: )(?:[\w.$]+\.\w+: )?(.+)", re.MULTILINE)
@@ -16,6 +16,8 @@ _TASK = re.compile(r"^Job aborted due to stage failure: .*?\): (?:[\w.$]+: )?")
 """The text that Spark 3 puts before the error of a task."""
 _FRAME = re.compile(r"^(?:\[[A-Z][\w.]*\] )|\s*(?:; line \d+ pos \d+)?;?$|\s*SQLSTATE: \w+.*")
 _MAX = 400
+_VALUE = re.compile(r"(?<=he value ).+?(?= of the type)|(?<=ecord: ).+|(?<=ecords: ).+|'[^'/\n]*'")
+"""A value of a row in an error of Spark."""
 _OURS = re.compile(
     r"^(?:[\w.]*xorack[\w.]*\.(?P<error>\w+): |.*?\bxorack: )(?P<text>.*?)"
     r"(?: SQLSTATE: \w+)?$",
@@ -27,7 +29,7 @@ _OURS = re.compile(
 def one_line(error: BaseException, mask: Collection[str] = ()) -> str:
     """Describe an error of Spark in one line: the failure and its root cause.
 
-    Values of masked columns in its paths are replaced by hashes.
+    If columns are masked, hashes replace the values of rows, and of these columns in paths.
     """
     text = str(error).strip()
     thrown: list[str] = _THROWN.findall(text)
@@ -36,6 +38,8 @@ def one_line(error: BaseException, mask: Collection[str] = ()) -> str:
     first, last = (_FRAME.sub("", _TASK.sub("", thrown[n].strip())) for n in (0, -1))
     line = first if last in first else f"{first.rstrip('.')}: {last}"
     line = line or type(error).__name__
+    if mask:
+        line = _VALUE.sub(lambda value: masked(value[0]), line)
     return masked_paths(line if len(line) <= _MAX else line[:_MAX] + "...", mask)
 
 
