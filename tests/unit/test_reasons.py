@@ -51,7 +51,7 @@ def test_the_condition_of_missing_rows_and_exact_counts(is_lost, condition):
     lost = [row for row in ROWS if is_lost(row)]
     others = [row for row in ROWS if not is_lost(row)]
     if condition is None:
-        expected = f"no column distinguishes the {len(lost):,} missing rows from the others"
+        expected = f"no column clearly distinguishes the {len(lost):,} missing rows from the others"
         assert (reasons.findings, reasons.sentence) == ((), expected)
         return
     best = reasons.findings[0]

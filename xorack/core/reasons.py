@@ -113,7 +113,8 @@ class Reasons:
             return f"the {plural(self.missing, self.word)} could not be compared with others"
         if self.findings:
             return self.describe(self.findings[0])
-        return f"no column distinguishes the {plural(self.missing, self.word)} from the others"
+        rows = plural(self.missing, self.word)
+        return f"no column clearly distinguishes the {rows} from the others"
 
     def describe(self, finding: Finding) -> str:
         """Describe a finding: ``status = 'late': 412 of 412 missing rows, 3 of 9,588 others``."""
