@@ -181,6 +181,15 @@ def test_the_functions_resume_executions_of_whom_they_may_only():
         assert callbacks["Action"] == [f"{CALLBACK}Failure", f"{CALLBACK}Success"]
 
 
+def arns_in(place):
+    """Return what an import of an acker in a region and account needs."""
+    return {
+        "table_arn": f"arn:aws:dynamodb:{place}:table/chains",
+        "queue_arn": f"arn:aws:sqs:{place}:stamps",
+        "event_bus_arn": f"arn:aws:events:{place}:event-bus/chains",
+    }
+
+
 def test_an_imported_acker_resumes_what_another_app_grants():
     owner = Stack(App(), "Owner", env=HERE)
     acker = Acker(owner, "Acker", settings=Settings(resume="granted"))
@@ -198,14 +207,7 @@ def test_an_imported_acker_resumes_what_another_app_grants():
     for policy in policies:
         (statement,) = policy["PolicyDocument"]["Statement"]
         assert statement["Resource"] == ORDERS
-    place = "eu-west-1:111111111111"
-    without = Acker.from_attributes(
-        stack,
-        "Without",
-        table_arn=f"arn:aws:dynamodb:{place}:table/chains",
-        queue_arn=f"arn:aws:sqs:{place}:stamps",
-        event_bus_arn=f"arn:aws:events:{place}:event-bus/chains",
-    )
+    without = Acker.from_attributes(stack, "Without", **arns_in("eu-west-1:111111111111"))
     with pytest.raises(ValueError, match="Mine/Without was imported without `role_names`"):
         without.grant_resume(waiting(Stack(stack, "Other"), ORDERS))
 
@@ -305,15 +307,8 @@ def test_stacks_that_share_a_role_do_not_share_the_name_of_its_policy():
 
 
 def test_an_acker_of_another_account_completes_no_callbacks_of_this_one(here):
-    place = "eu-west-1:222222222222"
-    acker = Acker.from_attributes(
-        here,
-        "Acker",
-        table_arn=f"arn:aws:dynamodb:{place}:table/chains",
-        queue_arn=f"arn:aws:sqs:{place}:stamps",
-        event_bus_arn=f"arn:aws:events:{place}:event-bus/chains",
-        role_names=["consumer", "sweeper"],
-    )
+    names = {"role_names": ["consumer", "sweeper"]}
+    acker = Acker.from_attributes(here, "Acker", **arns_in("eu-west-1:222222222222"), **names)
     with pytest.raises(ValueError, match="is in the account 111111111111, expected 222222222222"):
         acker.grant_resume(waiting(here, ORDERS))
 
