@@ -82,6 +82,26 @@ def test_chains_that_agree_finish_in_each_call_and_the_others_are_named(run):
     assert "no chain stays open: all 6 are acked" in str(error)
 
 
+def test_chains_that_an_earlier_call_finished_do_not_stay_open_if_the_input_lost_rows(new_run):
+    new_run.rows.start(new_run.write_lines())
+    finish(new_run, billed(new_run, new_run.read().where("order <> 2"), "order"))
+    source = new_run.write(new_run.read().where("order NOT IN (2, 3)"), "less")
+    error, _, _ = finish(new_run, billed(new_run, new_run.read("less")), source=source)
+    assert "the job's input lost 7 rows that were started" in str(error)
+    assert "are in the output: 1 of 6 chains stay open; 5 are acked" in str(error)
+
+
+def test_a_chain_that_was_not_started_does_not_stay_open(new_run):
+    """Chain 4 has failed at the start, and chain 7 is unknown."""
+    failed = new_run.spark.createDataFrame([(4, "no file")], "order int, failed string")
+    new_run.rows.start(new_run.write_lines(), chains=failed)
+    rows = new_run.read().where("NOT (order = 5 AND line = 9)")
+    unknown = rows.where("order = 2").withColumn("order", F.lit(7))
+    error, _, stamped = finish(new_run, billed(new_run, rows.union(unknown), "order"))
+    assert stamped == {tag(order, "new") for order in (1, 2, 3, 6)}
+    assert f": 1 of 5 chains stay open: {tag(5, 'new')} (16 of 17); 4 are acked" in str(error)
+
+
 @pytest.mark.slow
 def test_rows_lost_and_rows_doubled_have_a_reason_each(run):
     """A dimension with duplicates, and a filter."""

@@ -149,7 +149,7 @@ class Differing(NamedTuple):
         )
         judged = judged.selectExpr(*_ENDS, "text", "missing_count", "ids")
         finished, noted = self._split(judged, sums_of(judged, *_NUMBERS))
-        return Lost(finished, missing, self.started.number - finished.number, noted)
+        return Lost(finished, missing, self.started.number - self._acked(finished), noted)
 
     def by_units(self, difference: Difference) -> Outcome:
         """Finish the chains that miss no unit, or at most the tolerated number of units."""
@@ -227,14 +227,17 @@ class Differing(NamedTuple):
         self, difference: Difference, finished: Finished, differing: DataFrame
     ) -> OutputDiffersError:
         """Make the error. Pass the chains that this call finishes, and those that differ."""
-        acked = finished.number
         if self.earlier is not None:
-            tags = self.earlier.union(finished.chains.select("tag"))
-            acked = tags.distinct().count()
             differing = differing.join(self.earlier, "tag", "left_anti")
         examples = _examples(differing) if finished.number else ()
-        numbers = acked, self.started.number
+        numbers = self._acked(finished), self.started.number
         return error_of(self.rows, self.evidence, difference, self.source, numbers, examples)
+
+    def _acked(self, finished: Finished) -> int:
+        """Return how many chains this call or an earlier call finishes."""
+        if self.earlier is None:
+            return finished.number
+        return self.earlier.union(finished.chains.select("tag")).distinct().count()
 
     def _read(self, source: DataFrame) -> DataFrame | None:
         """Fold the started chains of a source, or return None if it lacks the chain columns."""
@@ -253,7 +256,7 @@ class Differing(NamedTuple):
 
 
 def _examples(differing: DataFrame) -> list[str]:
-    """Return examples of chains that differ, with their numbers of units; see `_ENDS`."""
+    """Return examples of started chains that differ, with their numbers of units; see `_ENDS`."""
     with plain_errors():
-        first = differing.orderBy(F.expr("count = 0"), "tag").limit(_MAX_EXAMPLES).collect()
+        first = differing.where("count > 0").orderBy("tag").limit(_MAX_EXAMPLES).collect()
     return [f"{printable(row['tag'])} ({row['found']:,} of {row['count']:,})" for row in first]

@@ -143,8 +143,7 @@ def input_lost(rows: RowNames, header: Header, lost: Lost) -> OutputDiffersError
     changes = _changes(rows, header)
     why += f": {'; '.join(changes)}" if changes else ""
     head = f"{started - missing:,} of {started:,} units of {rows.name!r} are in the output: "
-    number = lost.finished.number
-    head += chains_in_words((), number, open_ + number)
+    head += chains_in_words((), summary.chains - open_, summary.chains)
     how = "bring the rows back and repeat the job, or pass allow_missing=True to get the report"
     text = "\n".join([head, why, how])
     return OutputDiffersError(text, started, started - missing, why=why)
