@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
+import shutil
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 from pyspark.sql import functions as F
 
-from tests.spark.orders import LINES, SIZES, Run, part_files, requests_in, tag
+from tests.spark.orders import LINES, SIZES, Run, lines_of, part_files, requests_in, tag
 from tests.support.queue_server import QueueServer
 from xorack import unit_id
 from xorack.errors import OutputDiffersError, StateError
@@ -287,3 +288,14 @@ def test_windows_that_are_observed_again_with_other_rows_name_none(spark, tmp_pa
         with pytest.raises(OutputDiffersError, match=r"none of the 1 frame .*adds up") as caught:
             log.batch(0).finish(observed=observed, source=source)
         assert caught.value.missing == []
+
+
+def test_a_folder_of_the_input_that_is_gone(new_run):
+    """Spark cannot list several folders if one of them does not exist."""
+    path = new_run.root / "lines"
+    lines_of(new_run.spark, files=1).write.partitionBy("sku").parquet(str(path))
+    new_run.rows.start(str(path))
+    shutil.rmtree(path / "sku=sku 1")
+    billed = new_run.write(new_run.bill(new_run.read()), "billed")
+    with pytest.raises(OutputDiffersError, match="1 of 5 files are missing or empty since then"):
+        new_run.rows.finish(billed)
