@@ -74,9 +74,10 @@ def test_every_snippet_has_a_test_here():
     assert [block_with(SNIPPETS, text) for text in texts] == SNIPPETS
 
 
-@EACH_SESSION
 @pytest.mark.slow
+@pytest.mark.parametrize("session", ["connect"], indirect=True)
 def test_batch_jobs(run, tmp_path, capsys):
+    """On Connect alone: test_tracking.py makes the same calls on the classic session."""
     started = run("lines.start(path)")
     assert totals(Acker(started).chains) == dict.fromkeys(ORDER_TAGS, ("open", 6, 0))
     for text in FINISHES:
