@@ -119,7 +119,8 @@ def _started(spark, tmp_path_factory):
 def started(_started):
     """Return a run whose lines were started, and of which no call has finished a chain.
 
-    Tests of all files share its lines, and do not change them.
+    Tests of all files share its lines, and do not change them. To start other rows, a test needs
+    another run_id, because an earlier test may have finished all rows of this run.
     """
     for record in (_started.root / "records").rglob("finished*"):
         shutil.rmtree(record)

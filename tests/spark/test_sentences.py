@@ -128,7 +128,8 @@ def test_a_source_may_have_columns_of_any_name(run, monkeypatch):
     names = ("state", "n", "missing_count", "is_named", "is_drawn", "kept", "unit", "sign", "other")
     rows = lines_of(run.spark).withColumns({name: F.col("line") for name in names})
     rows = rows.withColumn("order", F.concat(F.lit("a\n"), "order"))
-    lines = run.tracking.rows("any", chain="order", unit=["order", "state"], label="any")
+    run = run.again(run_id="any")
+    lines = run.tracking.rows("any", chain="order", unit=["order", "state"])
     lines.start(run.write(rows, "any"))
     for has_frame in (True, False):
         job = run.read("any").transform(lines.with_unit).where("state > 1 OR order = 'a\n6'")
@@ -138,7 +139,7 @@ def test_a_source_may_have_columns_of_any_name(run, monkeypatch):
         assert {*caught.value.missing} == {(f"a\n{order}", 1) for order in range(1, 6)}
         assert caught.value.found.rows.columns == rows.columns
         assert ": 5 of 5 missing rows, " in caught.value.why
-        assert "/any/a\\n1 (0 of 1), " in str(caught.value)
+        assert "any/order/a\\n1 (0 of 1), " in str(caught.value)
 
 
 @pytest.mark.parametrize("sample", [slow(4_000), 30])
