@@ -186,7 +186,8 @@ class Windows(Rows):
             count = max(count, difference.missing_rows.missing)
         lost = ", ".join("/".join(map(str, row)) for row in error.missing[:10])
         self._store.keep_batch_with_loss(self.stream, self.batch_id)
-        self._send(self._notes(seen, f"lost {count} rows: {lost}. {error.why}", count))
+        what = f"lost {count} rows: {lost}" if count else "wrote other rows, or rows too many"
+        self._send(self._notes(seen, f"{what}. {error.why}", count))
         raise error
 
     @property
