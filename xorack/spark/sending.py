@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from base64 import b64encode
+from binascii import b2a_base64
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import lru_cache, partial
 from itertools import chain
-from typing import TYPE_CHECKING, Any, NamedTuple
+from json.encoder import encode_basestring_ascii
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from xorack.core.errors import SendError
 from xorack.core.message import SendReport
@@ -95,7 +96,7 @@ def _send(requests: DataFrame, queue: Queue, number: int, to_texts: ToTexts) -> 
     def send_partition(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import pyarrow as pa
 
-        columns = ([column.to_pylist() for column in batch.columns] for batch in batches)
+        columns = ([_values(column) for column in batch.columns] for batch in batches)
         texts = chain.from_iterable(map(to_texts, columns))
         yield pa.RecordBatch.from_pylist([queue.send(texts)._asdict()])
 
@@ -106,8 +107,14 @@ def _send(requests: DataFrame, queue: Queue, number: int, to_texts: ToTexts) -> 
     return SendReport(*map(sum, zip(*tasks, strict=True)))
 
 
+def _values(column: pa.Array) -> Sequence[Any]:
+    # Most columns are null in all rows, and the conversion takes as long as the JSON.
+    is_empty = column.null_count == len(column)
+    return [None] * len(column) if is_empty else cast("list[Any]", column.to_pylist())
+
+
 def request_texts(names: Sequence[str], columns: Sequence[Sequence[Any]]) -> Iterator[str]:
-    """Make JSON of requests, which are in columns, without nulls. The first column has no nulls.
+    """Make JSON of requests, which are in columns, without nulls. Their tags have no nulls.
 
     Python does this because Java would have to compile the functions of SQL first, which takes
     longer than a few thousand requests.
@@ -115,20 +122,28 @@ def request_texts(names: Sequence[str], columns: Sequence[Sequence[Any]]) -> Ite
     template, values = "", list[Iterable[str]]()
     for name, column in zip(names, columns, strict=True):
         form, head = _FORMS.get(name, _encode), f',"{_KEYS.get(name, name)}":'
-        if None in column:
+        if name != "tag" and column[0] == column[-1] and column.count(column[0]) == len(column):
+            # All rows have this value, so it is encoded once.
+            text = "" if column[0] is None else head + form(column[0])
+            template += text.replace("{", "{{").replace("}", "}}")
+        elif None in column:
             values.append(["" if value is None else head + form(value) for value in column])
+            template += "{}"
         else:
             values.append(map(form, column))
-            template += head
-        template += "{}"
+            template += head + "{}"
     return map(f"{{{{{template[1:]}}}}}".format, *values)
 
 
 def _stamp(xor: int) -> str:
-    return f'"{b64encode(xor.to_bytes(8, "little", signed=True)).decode()}"'
+    return f'"{b2a_base64(xor.to_bytes(8, "little", signed=True), newline=False).decode()}"'
 
 
 _KEYS = {"xor": "stamp"}
 # These columns contain JSON, or integers.
 _PLAIN = ("detail", "parents", "started", "finished", "missing_count")
-_FORMS: dict[str, Callable[[Any], str]] = {"xor": _stamp, **dict.fromkeys(_PLAIN, str)}
+_FORMS: dict[str, Callable[[Any], str]] = {
+    "tag": encode_basestring_ascii,
+    "xor": _stamp,
+    **dict.fromkeys(_PLAIN, str),
+}
