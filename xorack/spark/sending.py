@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-from binascii import b2a_base64
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from functools import lru_cache, partial
-from itertools import chain
-from json.encoder import encode_basestring_ascii
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from pyspark.sql import functions as F
 
 from xorack.core.errors import SendError
 from xorack.core.message import SendReport
@@ -17,18 +16,16 @@ from xorack.spark.messages import plain_errors
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
 
     from xorack.core.request import Request
 
-    ToTexts = Callable[[Sequence[Sequence[Any]]], Iterable[str]]
-
+_JSON = ("detail", "parents")
+"""Columns of requests that contain JSON text."""
 _MAX_CHAINS = 2_000
 """Requests of a task, which fill a message, so that small files share messages."""
 _MAX_FEW = 10_000
 """Most requests of a call that the driver sends."""
-# JSON in ASCII, because SQS does not accept U+FFFF.
-_encode = json.JSONEncoder(separators=(",", ":")).encode
 
 
 class Queue(NamedTuple):
@@ -60,23 +57,22 @@ def _client(queue: Queue) -> Any:
 def send_frame(requests: DataFrame, queue: Queue, chains: int) -> SendReport:
     """Send the requests in the rows of a frame; `chains` is their approximate number.
 
-    The field ``xor`` of a row becomes the stamp. Tasks send many requests, and the driver sends few
-    requests, because starting Python workers costs more than sending. A retried task may send
-    messages twice, but they count once.
+    Tasks send many requests, and the driver sends few requests, because starting Python workers
+    costs more than sending. A retried task may send messages twice, but they count once.
     """
-    spark, to_texts = requests.sparkSession, partial(request_texts, requests.columns)
+    spark, texts = requests.sparkSession, requests.select(_text(requests).alias("request"))
     if chains <= _MAX_FEW and hasattr(spark, "_jvm"):
         with plain_errors(SendError):
-            few = requests.coalesce(1).limit(_MAX_FEW + 1).collect()
+            few = texts.coalesce(1).limit(_MAX_FEW + 1).collect()
         if len(few) <= _MAX_FEW:
-            texts = [*to_texts([*zip(*few, strict=True)])] if few else []
-            return _send_texts(spark, texts, queue)
-    return _send(requests, queue, chains, to_texts)
+            return _send_texts(spark, [_ascii(text) for (text,) in few], queue)
+    return _send(texts, queue, chains)
 
 
 def send_few(spark: SparkSession, requests: Iterable[Request], queue: Queue) -> SendReport:
     """Send requests of the driver from the driver itself, or from a task if it cannot send them."""
-    return _send_texts(spark, [_encode(request.to_json()) for request in requests], queue)
+    texts = [json.dumps(request.to_json(), separators=(",", ":")) for request in requests]
+    return _send_texts(spark, texts, queue)
 
 
 def _send_texts(spark: SparkSession, texts: Sequence[str], queue: Queue) -> SendReport:
@@ -86,64 +82,42 @@ def _send_texts(spark: SparkSession, texts: Sequence[str], queue: Queue) -> Send
         # The driver may have no boto3, no credentials, or no way to the queue.
         with suppress(Exception):
             return queue.send(texts)
-    frame = spark.createDataFrame(zip(texts), "request string")
-    return _send(frame, queue, len(texts), chain.from_iterable)
+    return _send(spark.createDataFrame(zip(texts), "request string"), queue, len(texts))
 
 
-def _send(requests: DataFrame, queue: Queue, number: int, to_texts: ToTexts) -> SendReport:
-    """Send requests from tasks; `to_texts` makes texts of the columns of a batch."""
+def _send(requests: DataFrame, queue: Queue, number: int) -> SendReport:
+    """Send requests, which are JSON in the only column."""
 
     def send_partition(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import pyarrow as pa
 
-        columns = ([_values(column) for column in batch.columns] for batch in batches)
-        texts = chain.from_iterable(map(to_texts, columns))
+        texts = (_ascii(text) for batch in batches for text in batch.column(0).to_pylist())
         yield pa.RecordBatch.from_pylist([queue.send(texts)._asdict()])
 
-    requests = requests.coalesce(1 + number // _MAX_CHAINS)
+    texts = requests.coalesce(1 + number // _MAX_CHAINS)
     with plain_errors(SendError):
         schema = "messages long, requests long, bytes long"
-        tasks = requests.mapInArrow(send_partition, schema).collect()
+        tasks = texts.mapInArrow(send_partition, schema).collect()
     return SendReport(*map(sum, zip(*tasks, strict=True)))
 
 
-def _values(column: pa.Array) -> Sequence[Any]:
-    # Most columns are null in all rows, and the conversion takes as long as the JSON.
-    is_empty = column.null_count == len(column)
-    return [None] * len(column) if is_empty else cast("list[Any]", column.to_pylist())
+def _ascii(text: str) -> str:
+    """Escape characters that are not ASCII, because SQS does not accept U+FFFF."""
+    return text if text.isascii() else json.dumps(json.loads(text), separators=(",", ":"))
 
 
-def request_texts(names: Sequence[str], columns: Sequence[Sequence[Any]]) -> Iterator[str]:
-    """Make JSON of requests, which are in columns, without nulls. Their tags have no nulls.
+def _text(requests: DataFrame) -> Column:
+    """Return requests as JSON without nulls.
 
-    Python does this because Java would have to compile the functions of SQL first, which takes
-    longer than a few thousand requests.
+    ``xor`` becomes the stamp, and the fields in `_JSON` contain JSON text.
     """
-    template, values = "", list[Iterable[str]]()
-    for name, column in zip(names, columns, strict=True):
-        form, head = _FORMS.get(name, _encode), f',"{_KEYS.get(name, name)}":'
-        if name != "tag" and column[0] == column[-1] and column.count(column[0]) == len(column):
-            # All rows have this value, so it is encoded once.
-            text = "" if column[0] is None else head + form(column[0])
-            template += text.replace("{", "{{").replace("}", "}}")
-        elif None in column:
-            values.append(["" if value is None else head + form(value) for value in column])
-            template += "{}"
-        else:
-            values.append(map(form, column))
-            template += head + "{}"
-    return map(f"{{{{{template[1:]}}}}}".format, *values)
-
-
-def _stamp(xor: int) -> str:
-    return f'"{b2a_base64(xor.to_bytes(8, "little", signed=True), newline=False).decode()}"'
-
-
-_KEYS = {"xor": "stamp"}
-# These columns contain JSON, or integers.
-_PLAIN = ("detail", "parents", "started", "finished", "missing_count")
-_FORMS: dict[str, Callable[[Any], str]] = {
-    "tag": encode_basestring_ascii,
-    "xor": _stamp,
-    **dict.fromkeys(_PLAIN, str),
-}
+    fields = [name for name in requests.columns if name not in ("xor", *_JSON)]
+    if "xor" in requests.columns:
+        # A stamp is little-endian, and Spark has no function that reverses bytes.
+        turned = "'(..)(..)(..)(..)(..)(..)(..)(..)', '$8$7$6$5$4$3$2$1'"
+        fields.append(f"base64(unhex(regexp_replace(lpad(hex(xor), 16, '0'), {turned}))) AS stamp")
+    text = f"to_json(struct({', '.join(fields)}), map('ignoreNullFields', 'true'))"
+    if parts := [name for name in _JSON if name in requests.columns]:
+        heads = [f"""coalesce(concat('"{name}":', {name}, ','), '')""" for name in parts]
+        text = f"concat('{{', {', '.join(heads)}, substring({text}, 2))"
+    return F.expr(text)
