@@ -21,10 +21,10 @@ from xorack.spark.missing.comparing import (
 )
 from xorack.spark.missing.difference import Difference, error_of, find_difference
 from xorack.spark.missing.telling import Basis
-from xorack.spark.notes import IS_SINGLE, Notes, by_tag, hex_of, notes
+from xorack.spark.notes import IS_SINGLE, Notes, by_tag, notes
 from xorack.spark.outcome import Agrees, Differs, Finished, Lost, Outcome
 from xorack.spark.starting import fold_input
-from xorack.spark.units import has_columns
+from xorack.spark.units import has_columns, hex_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, NamedTuple
 from pyspark.sql import Window
 from pyspark.sql import functions as F
 
-from xorack.spark.units import chain_columns, with_tag
+from xorack.spark.units import chain_columns, hex_of, with_tag
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import DataFrame
 
     from xorack.spark.run import RowNames
 
@@ -70,8 +70,3 @@ def notes(rows: RowNames, noted: DataFrame, count: int, sentence: str = "") -> N
     id = F.concat(F.lit(f"{rows.request_id('finish')}/note/"), hex_of(hashed))
     facts = "text", "ids AS missing", "missing_count"
     return Notes(noted.withColumn("id", id).selectExpr("'note' AS op", "tag", "id", *facts), count)
-
-
-def hex_of(unit: str | Column) -> Column:
-    """Return a unit in hexadecimal, as in notes."""
-    return F.lower(F.lpad(F.hex(unit), 16, "0"))

@@ -35,7 +35,7 @@ from xorack.spark.folding import SUMS
 from xorack.spark.outcome import Agrees, Differs, Lost
 from xorack.spark.record import json_texts, summary_in
 from xorack.spark.storage import write_text
-from xorack.spark.units import GLOB
+from xorack.spark.units import GLOB, hex_of
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
@@ -99,7 +99,7 @@ def is_unit_of_run(rows: RowNames) -> bool:
 def parents_column(tracking: RunOptions) -> Column:
     """Return the field ``parents`` of the create of a chain, as JSON text."""
     tags = json.dumps([tracking.run_id])
-    unit = F.expr(f"lower(lpad(hex({UNIT_OF_CHAIN}), 16, '0'))")
+    unit = hex_of(F.expr(UNIT_OF_CHAIN))
     return F.concat(F.lit('[{"unit":"'), unit, F.lit(f'","tags":{tags},"kind":"plain"}}]'))
 
 

@@ -113,11 +113,21 @@ def _text(requests: DataFrame) -> Column:
     """
     fields = [name for name in requests.columns if name not in ("xor", *_JSON)]
     if "xor" in requests.columns:
-        # A stamp is little-endian, and Spark has no function that reverses bytes.
-        turned = "'(..)(..)(..)(..)(..)(..)(..)(..)', '$8$7$6$5$4$3$2$1'"
-        fields.append(f"base64(unhex(regexp_replace(lpad(hex(xor), 16, '0'), {turned}))) AS stamp")
+        fields.append(f"base64(unhex(lpad(hex({_reversed('xor')}), 16, '0'))) AS stamp")
     text = f"to_json(struct({', '.join(fields)}), map('ignoreNullFields', 'true'))"
     if parts := [name for name in _JSON if name in requests.columns]:
         heads = [f"""coalesce(concat('"{name}":', {name}, ','), '')""" for name in parts]
         text = f"concat('{{', {', '.join(heads)}, substring({text}, 2))"
     return F.expr(text)
+
+
+def _reversed(long: str) -> str:
+    """Reverse the bytes of a long in SQL, because a stamp is little-endian.
+
+    This is faster than a regular expression. It swaps neighbouring bytes, pairs of bytes, and
+    halves, as in section 7-1 of Warren, Hacker's Delight.
+    """
+    for bits, mask in (8, 0x00FF00FF00FF00FF), (16, 0x0000FFFF0000FFFF), (32, 0x00000000FFFFFFFF):
+        right = f"(shiftrightunsigned({long}, {bits}) & {mask}L)"
+        long = f"(shiftleft({long} & {mask}L, {bits}) | {right})"
+    return long

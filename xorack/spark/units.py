@@ -28,13 +28,9 @@ _DAY = 86_400 * _SECOND
 _ISO = "%sT%02d:%02d:%02d.%06d"
 _ENCODED = {"%": "%25", "/": "%2F"}
 _TAG = f"""
-CASE WHEN contains({{tag}}, chr(0))
-    THEN raise_error('xorack: a value of a chain column contains NUL; a tag cannot')
-WHEN decode(encode({{tag}}, 'UTF-16BE'), 'UTF-16BE') <> {{tag}}
-    THEN raise_error('xorack: a value of a chain column is not valid UTF-8; a tag must be')
-WHEN octet_length({{tag}}) > {MAX_TAG_BYTES}
-    THEN concat(substring({{tag}}, 1, 240), '...', lower(lpad(
-        hex(xxhash64({{tag}}) | bigint(xxhash64({{tag}}) = 0)), 16, '0')))
+CASE WHEN octet_length({{tag}}) > {MAX_TAG_BYTES}
+    THEN concat(substring({{tag}}, 1, 240), '...', format_string(
+        '%016x', xxhash64({{tag}}) | bigint(xxhash64({{tag}}) = 0)))
 ELSE {{tag}} END"""
 GLOB = str.maketrans({character: f"\\{character}" for character in "\\*?[]{}"})
 """For `str.translate`: turns a path into a pattern of Hadoop that matches only this path."""
@@ -125,6 +121,14 @@ def unit_column(frame: DataFrame, namespace: str, names: Sequence[str]) -> Colum
     return unit.bitwiseOR((unit == 0).cast("long"))  # never 0
 
 
+def hex_of(unit: str | Column) -> Column:
+    """Return a unit as 16 hexadecimal digits.
+
+    In a new Java, `lower` would take a second, because Spark first makes a table of all letters.
+    """
+    return F.format_string("%016x", unit)
+
+
 def chain_columns(frame: DataFrame, names: Sequence[str]) -> list[Column]:
     """Return the columns that distinguish chains, with their own types, as ``c0``, ``c1``, …."""
     parts = _suitable(frame, names, "chain")
@@ -183,12 +187,27 @@ def plain_decimal(column: Column) -> Column:
     return F.regexp_replace(digits, r"(?:(\.\d*[1-9])|\.)0+$", "$1")
 
 
+def _text_of_tag(column: Column) -> Column:
+    """Return a text, or fail the job if a tag cannot have it."""
+    problems = {
+        "contains NUL; a tag cannot": F.contains(column, F.lit("\0")),
+        "is not valid UTF-8; a tag must be": (
+            F.decode(F.encode(column, "UTF-16BE"), "UTF-16BE") != column
+        ),
+    }
+    text = column
+    for problem, applies in problems.items():
+        error = F.raise_error(F.lit(f"xorack: a value of a chain column {problem}"))
+        text = F.when(applies, error).otherwise(text)
+    return text
+
+
 _long: Expression = methodcaller("cast", "long")
 _text: Expression = methodcaller("cast", "string")
 # Each type has the form that is hashed in units, and the text in tags.
 _FORMS: dict[str, Forms] = {
     **dict.fromkeys((*INTEGERS, "boolean"), (_long, _text)),
-    "string": (_text, _text),
+    "string": (_text, _text_of_tag),
     "binary": (lambda column: column, lambda column: F.lower(F.hex(column))),
     "date": (lambda column: _long(F.unix_date(column)), _text),
     "timestamp": (F.unix_micros, lambda column: _iso(F.unix_micros(column), _ISO + "Z")),
