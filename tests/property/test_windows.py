@@ -294,7 +294,7 @@ def test_a_batch_without_rows_is_believed_where_its_offsets_follow_on():
     prove(2, 7, 8)
     assert (opened(store, "w", p=8).complete, opened(store, "w", p=8).gaps) == (True, {"p": 3})
     for number, since in ((3, 9), (4, 8)):  # of others; after a batch that nobody proved
-        with pytest.raises(StateError, match="no row at any of the 2 positions that it covers"):
+        with pytest.raises(StateError, match="no row at the 2 positions that it covers"):
             prove(number, since, since + 2)
 
 

@@ -49,7 +49,12 @@ def false_claims(
     """Return the claims in an error's text that do not hold; earlier calls have acked chains."""
     claims = [*_head(text, truth), *_chains(text, sent, chains, earlier), *_counts(text, truth)]
     claims += [*_conditions(text, truth), *_twice(text, truth), *_same(text, truth)]
+    claims += [(found[0], False) for found in _ONE_OF_MANY.finditer(text)]
     return [claim for claim, holds in claims if not holds]
+
+
+_ONE_OF_MANY = re.compile(r"(?<!of )(?<![\d,.])1 (?:rows|units|chains|files|frames|positions)\b")
+"""A plural of one thing."""
 
 
 def _number(text: str) -> int:
@@ -67,7 +72,7 @@ def _head(text: str, truth: Truth):
         yield found[0], is_right and _number(found[3]) == started
     if found := re.match(r"[^:]*, and ([\d,]+) too many", text):
         yield found[0], _number(found[1]) == surplus
-    if found := re.match(r"the output has ([\d,]+) units of '\w+'", text):
+    if found := re.match(r"the output has ([\d,]+) units? of '\w+'", text):
         yield found[0], _number(found[1]) == truth.written.total()
 
 
@@ -92,7 +97,7 @@ def _counts(text: str, truth: Truth):
     for found in re.finditer(r"([\d,]+) of (at least )?([\d,]+) missing rows can be named", text):
         number = _number(found[3])
         yield found[0], number <= missing if found[2] else number == missing
-    for found in re.finditer(r"the output has (at least )?([\d,]+) rows too many", text):
+    for found in re.finditer(r"the output has (at least )?([\d,]+) rows? too many", text):
         number = _number(found[2])
         yield found[0], number <= surplus if found[1] else number == surplus
 

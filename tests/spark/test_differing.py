@@ -82,6 +82,11 @@ def test_chains_that_agree_finish_in_each_call_and_the_others_are_named(run):
     assert "149 of 154 units of 'lines' are in the output: no chain stays open" in str(error)
     assert "no chain stays open: all 6 are acked" in str(error)
 
+    twice = run.read().unionAll(run.read().where("order = 1"))  # it has one line
+    error, notes, _ = finish(run, billed(run, twice, "order"))
+    assert notes[tag(1)].text.startswith("1 unit of lines too many is in the output; ")
+    assert "the output has 1 row too many" in str(error)
+
 
 def test_chains_that_an_earlier_call_finished_do_not_stay_open_if_the_input_lost_rows(new_run):
     new_run.rows.start(new_run.write_lines())

@@ -155,7 +155,7 @@ def test_folders_of_others_are_left_alone(queue, tmp_path, capfd):
         assert message in capfd.readouterr().err
     assert [path.read_text() for path in (tmp_path / "mine").iterdir()] == ["precious"]
     assert run_split(queue, other, tmp_path / "w") == 1
-    assert "run 'r1' started 5 rows named 'words' in 1 chains before" in capfd.readouterr().err
+    assert "run 'r1' started 5 rows named 'words' in 1 chain before" in capfd.readouterr().err
     assert queue.bodies == []
 
 

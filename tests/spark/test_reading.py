@@ -197,15 +197,15 @@ def copy_under_hidden_names(folder):
 @pytest.mark.parametrize(
     ("change", "skipped", "problem"),
     [
-        (leave_a_draft, 1, "does not read 1 files or folders because of their names"),
+        (leave_a_draft, 1, "does not read 1 file or folder because of its name"),
         (copy_under_hidden_names, 2, "does not read 2 files or folders because of their names"),
         (empty_a_file, None, "1 of 3 files are empty or missing"),
-        (move_to_a_folder_of_hive, None, r"1 files in subfolders .*/HIVE_UNION_SUBDIR_1/000000_0"),
+        (move_to_a_folder_of_hive, None, r"1 file in a subfolder .*/HIVE_UNION_SUBDIR_1/000000_0"),
         (link_a_file, 0, ""),
         (
             link_a_folder,
             None,
-            r"1 files in subfolders are not read, such as .*/linked/part.parquet",
+            r"1 file in a subfolder is not read, such as .*/linked/part.parquet",
         ),
         (link_to_nothing, None, "1 of 3 files are empty or missing, such as .*/gone.parquet"),
         (name_with_a_colon, None, r"(?=.*12:00:00.parquet).*Relative path in absolute URI"),
@@ -274,7 +274,7 @@ def test_the_source_of_a_stream_is_checked_before_it_starts(run):
             run.spark.readStream.schema(schema).option("ignoreCorruptFiles", True).parquet(escaped)
         )
     part_files(folder)[0].rename(folder / "_part.parquet")
-    with pytest.warns(UserWarning, match="does not read 1 files or folders because of their names"):
+    with pytest.warns(UserWarning, match="does not read 1 file or folder because of its name"):
         assert check(escaped) == 1
     (folder / "empty.parquet").write_bytes(b"")
     with pytest.raises(ArgumentError, match=r"^frame: 1 of 3 files are empty or missing"):
@@ -282,9 +282,9 @@ def test_the_source_of_a_stream_is_checked_before_it_starts(run):
     (folder / "empty.parquet").unlink()
     (folder / "sub").mkdir()
     part_files(folder)[1].rename(folder / "sub" / "x.parquet")
-    with pytest.raises(ArgumentError, match=r"^frame: 1 files in subfolders are not read"):
+    with pytest.raises(ArgumentError, match=r"^frame: 1 file in a subfolder is not read"):
         check(escaped)
-    with pytest.warns(UserWarning, match="does not read 1 files"):
+    with pytest.warns(UserWarning, match="does not read 1 file "):
         assert check(escaped, recursiveFileLookup=True) == 1
 
 

@@ -107,7 +107,7 @@ def test_rows_that_are_lost_are_noted_and_not_proved(log):
     with pytest.raises(OutputDiffersError):
         log.batch(0, (0, 0, 6), lose="offset <> 4")
     notes = {tag: chain.note for tag, chain in log.acker.chains.items()}
-    assert "batch 0 of stream lost 1 rows: t/0/4" in notes["r/orders/h15"]
+    assert "batch 0 of stream lost 1 row: t/0/4" in notes["r/orders/h15"]
     assert notes["r/orders/h16"] is None
     assert log.windows().status("h15").lagging == {"t/0": (0, 9)}
     log.batch(0, (0, 0, 6))
@@ -129,7 +129,7 @@ def test_a_batch_job_and_two_streams(log):
     job = orders.job("2026-09-14T14")
     for ranges, problem in [
         ([(0, 3, 5)], "t/0 has 2 rows at the positions 3 to 4 in this batch"),
-        ([], "the batch has no row at any of the 2 positions that it covers: is the path wrong"),
+        ([], "the batch has no row at the 2 positions that it covers: is the path wrong"),
         ([(0, 2, 4), (7, 0, 1)], "rows of t/7, a partition that is not in its offsets"),
     ]:
         wrong = log.frame(*ranges)

@@ -90,7 +90,7 @@ WRONG = {
         lambda units: units.where("partition = 0 OR offset <> 4").union(
             units.where("partition = 0 AND offset = 4")
         ),
-        "lost 1 rows: t/1/4",
+        "lost 1 row: t/1/4",
     ),
 }
 

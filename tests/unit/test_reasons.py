@@ -97,6 +97,8 @@ def test_counts_of_samples_are_not_taken_for_counts_of_all():
 def test_what_cannot_be_compared_is_said():
     assert find_reasons([], [], 3, 3).sentence == "all 3 rows are missing"
     assert find_reasons([], [], 3, 3, "failed chain").sentence == "all 3 chains have failed"
+    assert find_reasons([], [], 1, 1).sentence == "the only row is missing"
+    assert find_reasons([], [], 1, 1, "failed chain").sentence == "the only chain has failed"
     assert find_reasons([], [], 0, 3).sentence == ""
     sentence = find_reasons([], ROWS, 3, 50_000).sentence
     assert sentence == "the 3 missing rows could not be compared with others"

@@ -107,8 +107,10 @@ class Reasons:
         if not self.missing:
             return ""
         if not self.others:
-            verb = "have" if state == "failed" else "are"
-            return f"all {plural(self.missing, noun)} {verb} {state}"
+            one, all_ = ("has", "have") if state == "failed" else ("is", "are")
+            if self.missing == 1:
+                return f"the only {noun} {one} {state}"
+            return f"all {plural(self.missing, noun)} {all_} {state}"
         if not all(self.compared):
             return f"the {plural(self.missing, self.word)} could not be compared with others"
         if self.findings:

@@ -47,7 +47,8 @@ _DIFFERS = f"""
         if(agrees, NULL, 'no unit of this chain differs, but the output does')
     WHEN missing > 0 AND surplus > 0 THEN format_string(
         {_LACKS}the output, and %,d too many', missing, count, surplus)
-    WHEN surplus > 0 THEN format_string('%,d units of {{0}} too many are in the output', surplus)
+    WHEN surplus > 0 THEN format_string('%,d %s in the output', surplus,
+        if(surplus = 1, 'unit of {{0}} too many is', 'units of {{0}} too many are'))
     ELSE format_string({_LACKS}the output%s', missing, count,
         if(agrees, '; up to {{1:,}} are tolerated', '')) END"""
 _BY_CHAIN = """

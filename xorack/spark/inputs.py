@@ -10,7 +10,7 @@ from pyspark.errors import AnalysisException
 
 from xorack.core.errors import ArgumentError
 from xorack.core.masking import masked_path, masked_paths
-from xorack.core.text import cut
+from xorack.core.text import cut, plural
 from xorack.errors import OutputDiffersError
 from xorack.spark.messages import one_line
 from xorack.spark.missing.telling import chains_in_words
@@ -99,8 +99,9 @@ def check_all_is_read(
         return 0
     nested = [name for name in below if _folder_of(name) not in leaves]
     if nested and (is_path or _is_of_folders(spark, place)):
+        count = plural(len(nested), "file in a subfolder is", "files in subfolders are")
         problem = (
-            f"{len(nested):,} files in subfolders are not read, such as "
+            f"{count} not read, such as "
             f"{masked_path(min(nested), mask)}: Spark reads partitions, or the files of a folder; "
             "move them up, or give a frame that is read with recursiveFileLookup"
         )
@@ -117,9 +118,10 @@ def _count_hidden(rows: RowNames, places: Sequence[str]) -> int:
     spark, mask = rows.tracking.spark, rows.tracking.mask
     hidden = [name for place in places[:_MAX_PLACES] for name in hidden_below(spark, place)]
     if hidden:
+        whose = "file or folder because of its name", "files or folders because of their names"
+        count = plural(len(hidden), *whose)
         warnings.warn(
-            f"{rows.name}: Spark does not read {len(hidden):,} files or folders because of their "
-            f"names, such as {masked_path(min(hidden), mask)}",
+            f"{rows.name}: Spark does not read {count}, such as {masked_path(min(hidden), mask)}",
             stacklevel=6,
         )
     return len(hidden)
@@ -139,7 +141,7 @@ def input_lost(rows: RowNames, header: Header, lost: Lost) -> OutputDiffersError
     """Make the error for an input that lost rows, if the output has all rows of this input."""
     summary, missing = summary_in(header), lost.missing
     started, open_ = summary.count, lost.open_chains
-    why = f"the job's input lost {missing:,} rows that were started"
+    why = f"the job's input lost {plural(missing, 'row that was', 'rows that were')} started"
     changes = _changes(rows, header)
     why += f": {'; '.join(changes)}" if changes else ""
     head = f"{started - missing:,} of {started:,} units of {rows.name!r} are in the output: "

@@ -78,7 +78,7 @@ class Report:
             (self.skipped, "skipped"),
         )
         numbers = [f"{number:,} {word}" for number, word in lacks if number]
-        units = [f"{self.units:,} units", *numbers, f"{self.chains:,} chains"]
+        units = [plural(self.units, "unit"), *numbers, plural(self.chains, "chain")]
         places = "; ".join(map(str, self.outputs[:1]))
         return f"<Report: {self.proof}: {', '.join(units)}{places and f'; {places}'}>"
 
@@ -315,7 +315,7 @@ class TrackedRows(Rows):
         if stamped.requests < finished.number:
             lost = finished.number - stamped.requests
             raise StateError(
-                f"{lost:,} chains disappeared while their stamps were sent; repeat the call"
+                f"{plural(lost, 'chain')} disappeared while stamps were sent; repeat the call"
             )
         return _sum(sent, stamped)
 

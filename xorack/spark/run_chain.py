@@ -222,7 +222,8 @@ def _sentence(rows: RowNames, proof: str, outcome: Outcome) -> str:
             return f"{head}; {error.why}" if error.why else head
         case Lost(finished, missing, open_chains):
             lost = f"{name}: {plural(missing, 'unit')} not in what the job read"
-            return f"{lost}; {plural(finished.number, 'chain')} finished, {open_chains:,} stay open"
+            rest = plural(open_chains, "stays", "stay")
+            return f"{lost}; {plural(finished.number, 'chain')} finished, {rest} open"
         case Agrees(finished, tolerated):
             units = f"{name}: {plural(finished.units - tolerated, 'unit')}"
             more = f", {tolerated:,} missing and tolerated" if tolerated else ""

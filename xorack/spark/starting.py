@@ -15,6 +15,7 @@ from xorack.core.errors import StateError
 from xorack.core.masking import masked_fields
 from xorack.core.request import Request
 from xorack.core.stamp import plain
+from xorack.core.text import plural
 from xorack.errors import ColumnsError
 from xorack.spark.evidence import open_output, source_of, unit_in
 from xorack.spark.folding import SUMS, fold_units, of_units, summarize, together
@@ -87,10 +88,11 @@ def keep_record(
     if "summary" in header:
         before, summary = summary_in(header), summarize(folded)
         if summary != before:
+            old, new = (plural(each.chains, "chain") for each in (before, summary))
             raise StateError(
-                f"run {tracking.run_id!r} started {before.count:,} rows named {rows.name!r} in "
-                f"{before.chains:,} chains before, and now different rows: {summary.count:,} in "
-                f"{summary.chains:,} chains; use another run_id"
+                f"run {tracking.run_id!r} started {plural(before.count, 'row')} named "
+                f"{rows.name!r} in {old} before, and now different rows: {summary.count:,} in "
+                f"{new}; use another run_id"
             )
         with suppress(StateError):  # recreate a corrupt record
             rows.record.check(header)
@@ -122,10 +124,11 @@ def _warn_of_units(rows: RowNames, frame: DataFrame, count: int) -> None:
         with plain_errors():
             units, of_rows = by_unit.where("count > 1").agg(*sums).first() or (0, 0)
         if units:
+            repeated = plural(units, "unit occurs", "units occur")
             problems.append(
-                f"the unit columns {', '.join(rows.unit)} do not identify a row: {units:,} units "
-                f"occur more than once, in {of_rows:,} of {count:,} rows, and a row of these has "
-                "a name only if all rows of its unit are lost; add columns that distinguish rows"
+                f"the unit columns {', '.join(rows.unit)} do not identify a row: {repeated} more "
+                f"than once, in {of_rows:,} of {count:,} rows, and a row of these has a name only "
+                "if all rows of its unit are lost; add columns that distinguish rows"
             )
     for problem in problems:
         warnings.warn(f"{rows.name}: {problem}", stacklevel=4)

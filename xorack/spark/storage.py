@@ -20,6 +20,7 @@ from uuid import uuid4
 from pyspark.errors import AnalysisException
 from pyspark.sql import functions as F
 
+from xorack.core.text import plural
 from xorack.spark.units import GLOB
 
 if TYPE_CHECKING:
@@ -59,7 +60,8 @@ class Stored(NamedTuple):
 
     def __str__(self) -> str:
         words = self.folder if self.version is None else f"{self.folder} at {self.version}"
-        words += f", {self.files:,} files, {self.bytes:,} bytes" if self.files else ""
+        files = plural(self.files, "file"), plural(self.bytes, "byte")
+        words += f", {', '.join(files)}" if self.files else ""
         return words + (f", of {self.last:%Y-%m-%d %H:%M:%S} UTC" if self.last else "")
 
 

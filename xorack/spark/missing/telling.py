@@ -113,7 +113,7 @@ def counts_in_words(facts: Facts) -> str:
     if facts.missing > facts.named and not facts.is_exact:
         parts.append("the others are among .candidates")
     if facts.surplus:
-        parts.append(f"the output has {least}{facts.surplus:,} rows too many")
+        parts.append(f"the output has {least}{plural(facts.surplus, 'row')} too many")
     return "; ".join(parts)
 
 
@@ -134,7 +134,7 @@ _BEGINNINGS = {
     "aggregation or its write, or a source of the job has changed since, or evidence was given "
     "another frame than the one that is aggregated; ",
     Basis.OTHER_FRAMES: "none of the {frames} adds up to the output: computed again, "
-    "{0.of_frames.missing:,} rows are missing and {0.of_frames.surplus:,} are too many. A frame "
+    "{missing} missing and {surplus} too many. A frame "
     "gives other rows each time (dropDuplicates without an order, rand), a source of the job has "
     "changed since, rows were lost after it, too, or evidence was given another frame; ",
     Basis.NOT_COMPUTED: "the job's rows cannot be computed again: {0.problem}; ",
@@ -152,7 +152,10 @@ def basis_in_words(facts: Facts) -> str:
     if facts.basis in _SENTENCES:
         return _SENTENCES[facts.basis]
     frames = plural(facts.frames, "frame") + " that evidence was given"
-    text = _BEGINNINGS[facts.basis].format(facts, frames=frames)
+    missing = plural(facts.of_frames.missing, "row is", "rows are")
+    surplus = plural(facts.of_frames.surplus, "is", "are")
+    named = {"frames": frames, "missing": missing, "surplus": surplus}
+    text = _BEGINNINGS[facts.basis].format(facts, **named)
     if facts.is_exact:
         return f"{text}the rows that are named explain the sums of every group"
     text += _OTHER_RUN if facts.exchanged >= max(facts.source.count, 1) else ""
@@ -165,8 +168,8 @@ def source_in_words(facts: Facts) -> str:
     """Say how the source differs from what was started."""
     now, before = facts.source.count, facts.started.count
     if now == before:
-        return f"it has {now:,} units, as many as were started, but other ones"
-    return f"it has {now:,} units, and {before:,} were started"
+        return f"it has {plural(now, 'unit')}, as many as were started, but other ones"
+    return f"it has {plural(now, 'unit')}, and {plural(before, 'was', 'were')} started"
 
 
 def head_of(name: str, started: Totals, written: Totals, facts: Facts | None) -> str:
@@ -176,14 +179,15 @@ def head_of(name: str, started: Totals, written: Totals, facts: Facts | None) ->
         head = f"{there:,} of {started.count:,} units of {name!r} are in the output"
         return head + (f", and {facts.surplus:,} too many" if facts.surplus else "")
     if written.count == started.count:
-        count = f"the output has {written.count:,} units of {name!r}"
+        count = f"the output has {plural(written.count, 'unit')} of {name!r}"
         return f"{count}, but not those that were started"
     if 0 <= written.count < started.count:
         count = f"{written.count:,} of {started.count:,} units of {name!r}"
         return f"at most {count} are in the output"
     if written.count < 0:
-        return f"the output lacks the {started.count:,} units of {name!r} that were started"
-    return f"the output has {written.count:,} units of {name!r}, and {started.count:,} were started"
+        return f"the output lacks the units of {name!r} that were started"
+    count = f"the output has {plural(written.count, 'unit')} of {name!r}"
+    return f"{count}, and {plural(started.count, 'was', 'were')} started"
 
 
 def doubling_in_words(started: Totals, written: Totals, times: Sequence[Any]) -> str:

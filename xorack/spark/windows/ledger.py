@@ -48,6 +48,7 @@ from xorack.core.errors import ArgumentError, StateError
 from xorack.core.hashing import unit_id
 from xorack.core.partition_names import shortened
 from xorack.core.request import Request
+from xorack.core.text import plural
 
 _CELLS = 16
 _DATED = re.compile(r"\d{4}-\d\d-\d\d")
@@ -276,9 +277,9 @@ def _own(seen: Seen, bounds: Bounds) -> dict[str, Range]:
         own[key] = span = Range(since.get(key, rows.begin), until.get(key, rows.end), rows.rows)
         if not span.begin <= rows.begin <= rows.end <= span.end or rows.gaps < 0:
             raise StateError(
-                f"{key} has {rows.rows} rows at the positions {rows.begin} to {rows.end - 1} in "
-                f"this batch, expected at most one each at {span.begin} to {span.end - 1}: some "
-                "belong to another batch, or are duplicates"
+                f"{key} has {plural(rows.rows, 'row')} at the positions {rows.begin} to "
+                f"{rows.end - 1} in this batch, expected at most one each at {span.begin} to "
+                f"{span.end - 1}: some belong to another batch, or are duplicates"
             )
     return {key: span for key, span in own.items() if span.begin < span.end}
 
@@ -289,16 +290,18 @@ def _check_gaps(own: Mapping[str, Range], gaps: str, *, follows: bool) -> None:
     Refuse a batch without rows if it does not follow another batch.
     """
     if own and not follows and not any(span.rows for span in own.values()):
+        positions = plural(sum(span.gaps for span in own.values()), "position")
         raise StateError(
-            f"the batch has no row at any of the {sum(span.gaps for span in own.values()):,} "
-            "positions that it covers: is the path wrong, or the checkpoint of another query? If "
-            "these positions are markers, pass checkpoint= to each batch, or gaps='ignore'"
+            f"the batch has no row at the {positions} that it covers: is the path wrong, or the "
+            "checkpoint of another query? If it covers markers, pass checkpoint= to each batch, or "
+            "gaps='ignore'"
         )
     for key, span in own.items():
         if span.gaps and gaps == "error":
             raise StateError(
-                f"{span.gaps} of the positions {span.begin} to {span.end - 1} of {key} have no "
-                "row in this batch, and gaps='error' refuses this"
+                f"{span.gaps} of the positions {span.begin} to {span.end - 1} of {key} "
+                f"{'has' if span.gaps == 1 else 'have'} no row in this batch, and gaps='error' "
+                "refuses this"
             )
 
 

@@ -14,6 +14,7 @@ from pyspark.sql.types import IntegralType, StringType
 from xorack.core.errors import ArgumentError, StateError
 from xorack.core.hashing import unit_id
 from xorack.core.request import Request
+from xorack.core.text import plural
 from xorack.errors import ColumnsError
 from xorack.spark.evidence import check_output, collect_evidence, open_output, source_of, unit_in
 from xorack.spark.folding import SUMS, Totals, named, of_units, together
@@ -186,7 +187,11 @@ class Windows(Rows):
             count = max(count, difference.missing_rows.missing)
         lost = ", ".join("/".join(map(str, row)) for row in error.missing[:10])
         self._store.keep_batch_with_loss(self.stream, self.batch_id)
-        what = f"lost {count} rows: {lost}" if count else "wrote other rows, or rows too many"
+        what = (
+            f"lost {plural(count, 'row')}: {lost}"
+            if count
+            else "wrote other rows, or rows too many"
+        )
         self._send(self._notes(seen, f"{what}. {error.why}", count))
         raise error
 
@@ -250,7 +255,9 @@ class Windows(Rows):
         window, gaps = status.window, status.gaps
         if keys and gaps and self.gaps == "count":
             examples = ", ".join(f"{count} of {key}" for key, count in [*gaps.items()][:10])
-            yield self._note(window, f"{sum(gaps.values())} positions without a row: {examples}")
+            yield self._note(
+                window, f"{plural(sum(gaps.values()), 'position')} without a row: {examples}"
+            )
         for key in sorted(keys):
             yield ledger.finish_request(self.prefix + window.name, window.digest, key)
 
