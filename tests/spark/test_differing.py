@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 from tests.spark.orders import LINES, SIZES, Run, lines_of, part_files, requests_in, tag
 from tests.support.queue_server import QueueServer
 from xorack import unit_id
-from xorack.errors import OutputDiffersError, StateError
+from xorack.errors import ArgumentError, OutputDiffersError, StateError
 from xorack.spark.missing import comparing
 from xorack.spark.units import GLOB
 
@@ -264,6 +264,23 @@ def test_a_folder_whose_name_is_a_pattern_for_spark(new_run):
     assert new_run.rows.start(str(path)).units == ALL
     bills = new_run.bill(new_run.spark.read.parquet(str(path).translate(GLOB)))
     assert new_run.rows.finish(new_run.write(bills, "out [2026] {x}")).units == ALL
+
+
+@pytest.mark.each_version
+def test_a_partitioned_output_without_rows_has_no_files(run):
+    rows = run.read().where("order > 90")
+    path = str(run.root / "nothing")
+    run.bill(rows).write.mode("overwrite").partitionBy("sku").parquet(path)
+    error, notes, stamped = finish(run, path)
+    head = f"0 of {ALL} units of 'lines' are in the output: all chains stay open"
+    assert str(error).startswith(f"{head}\nall {ALL} rows are missing")
+    assert (len(notes), stamped) == (CHAINS, set())
+    assert run.rows.audit(path).found == 0
+    assert run.rows.audit([path, path]).missing_rows(run.read()).missing == ALL
+    (run.root / "nothing" / "sku=x").mkdir()
+    (run.root / "nothing" / "sku=x" / "a.csv").write_text("1")
+    with pytest.raises(ArgumentError, match="'.*nothing' cannot be read: "):
+        run.rows.finish(path)
 
 
 def test_unit_columns_that_an_insert_has_swapped(run):

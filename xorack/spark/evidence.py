@@ -64,6 +64,21 @@ def open_output(tracking: RunOptions, output: Place, option: str = "written") ->
     return frame
 
 
+def open_written(rows: RowNames, output: Place, option: str = "written") -> DataFrame:
+    """Read an output of a job, as `open_output` does.
+
+    A partitioned write without rows makes a folder without files. It is an output without rows.
+    """
+    try:
+        return open_output(rows.tracking, output, option)
+    except ArgumentError:
+        spark = rows.tracking.spark
+        if not isinstance(output, str) or not storage.has_no_files(spark, output):
+            raise
+    columns = ", ".join(f"{units.quoted(name)} long" for name in rows.evidence_names)
+    return spark.createDataFrame([], columns)
+
+
 def _opened(spark: SparkSession, output: str | Snapshot) -> DataFrame:
     if isinstance(output, Snapshot):
         return tables.read(spark, output)
@@ -216,7 +231,7 @@ def collect_evidence(
         return Evidence("observed", observed.totals())
     output = read if written is None else written
     outputs = [tables.pinned(rows.tracking.spark, each) for each in as_list(output, "written")]
-    frames = [open_output(rows.tracking, each) for each in outputs]
+    frames = [open_written(rows, each) for each in outputs]
     if written is None:
         return Evidence("read", total(rows, frames), frames, output)
     parts = [_read(rows, header, *pair) for pair in zip(outputs, frames, strict=True)]

@@ -127,6 +127,16 @@ def files_below(spark: SparkSession, places: Iterable[str]) -> Files:
     return {_plain(path): (size, time) for path, size, time in listed}
 
 
+def has_no_files(spark: SparkSession, folder: str) -> bool:
+    """Return whether a path is a folder without files that Spark reads, also in its subfolders."""
+    if "/" not in folder:
+        return False
+    reader = spark.read.format("binaryFile").option("recursiveFileLookup", True)
+    with suppress(AnalysisException):  # the folder does not exist
+        return not reader.load(folder.translate(GLOB)).inputFiles()
+    return False
+
+
 def _listed(frame: Any) -> list[tuple[str, int, int]] | None:
     """Return path, size and time of the files that a frame reads, without a job.
 

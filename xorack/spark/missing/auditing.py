@@ -10,7 +10,15 @@ from pyspark.sql import functions as F
 
 from xorack.core.errors import ArgumentError
 from xorack.core.notebook import table
-from xorack.spark.evidence import Evidence, as_list, frames_in, open_output, per_chain, total
+from xorack.spark.evidence import (
+    Evidence,
+    as_list,
+    frames_in,
+    open_output,
+    open_written,
+    per_chain,
+    total,
+)
 from xorack.spark.finishing import header_of
 from xorack.spark.folding import SUMS, Totals
 from xorack.spark.messages import readable
@@ -108,7 +116,7 @@ class Audit:
 
 def audit(rows: RowNames, table: Output | Sequence[Output]) -> Audit:
     """Compare a table with the record of a start; see `TrackedRows.audit`."""
-    outputs = [open_output(rows.tracking, output, "table") for output in as_list(table, "table")]
+    outputs = [open_written(rows, output, "table") for output in as_list(table, "table")]
     if rows.batch_id is not None:
         raise ArgumentError("batch_id", rows.batch_id, "None, because only finish compares batches")
     header = header_of(rows)
