@@ -122,6 +122,7 @@ def test_units_that_are_twice_in_the_source(run, tmp_path):
     assert units_of(error.found.rows.where("line = 1")) == [(3, 1)] * 2
 
 
+@pytest.mark.slow
 def test_a_source_may_have_columns_of_any_name(run, monkeypatch):
     """The columns that a comparison adds to a source have names that no source has."""
     monkeypatch.setattr(why, "SAMPLE", 30)
@@ -153,6 +154,7 @@ def test_a_condition_has_the_counts_of_all_rows(run, monkeypatch, sample):
     assert f"sku = 'sku 1': {lost} of {lost} missing rows, {rest}" in str(error.found.explain())
 
 
+@pytest.mark.slow
 def test_dropped_duplicates_by_columns_of_any_type(run, tmp_path, monkeypatch):
     """The key is found in samples, and tested against all rows."""
     monkeypatch.setattr(why, "SAMPLE", 100)

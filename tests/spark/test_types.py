@@ -112,7 +112,9 @@ def test_keys_of_another_type_or_form(run, name, kind, configure):
     assert (caught.value.missing, operations(run)) == ([], {"note"})
 
 
-@pytest.mark.parametrize("change", ["code = '0009'", "order = 6 AND line = 9"])
+@pytest.mark.parametrize(
+    "change", ["code = '0009'", pytest.param("order = 6 AND line = 9", marks=pytest.mark.slow)]
+)
 def test_a_source_that_is_not_what_was_started_is_no_other_form(run, change):
     """Forms that change no value, such as `trim`, make such a source equal to the output."""
     code = run.tracking.rows("lines", chain="code", unit=["code", "order"], label=change)
