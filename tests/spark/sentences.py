@@ -53,8 +53,11 @@ def false_claims(
     return [claim for claim, holds in claims if not holds]
 
 
-_ONE_OF_MANY = re.compile(r"(?<!of )(?<![\d,.])1 (?:rows|units|chains|files|frames|positions)\b")
-"""A plural of one thing."""
+_ONE_OF_MANY = re.compile(
+    r"(?<![\d,.])1 (?:(?:missing )?(?:rows|units|chains|files|frames|positions)|are|stay)\b"
+    r"|(?<![\d,.])1 of [\d,]+ \w+ (?:of '\w+' )?(?:are|stay)\b|the 1 |at least 0 "
+)
+"""A plural of one thing, or a minimum of none."""
 
 
 def _number(text: str) -> int:
@@ -65,7 +68,9 @@ def _head(text: str, truth: Truth):
     started, missing, surplus = (
         units.total() for units in (truth.started, truth.missing, truth.surplus)
     )
-    found = re.match(r"(at most )?([\d,]+) of ([\d,]+) units of '\w+' are in the output", text)
+    found = re.match(
+        r"(at most )?([\d,]+) of ([\d,]+) units? of '\w+' (?:is|are) in the output", text
+    )
     if found:
         there = _number(found[2])
         is_right = there >= started - missing if found[1] else there == started - missing
@@ -81,7 +86,7 @@ def _chains(text: str, sent: Sequence[Any], chains: int, earlier: Collection[str
     noted = {request.tag for request in sent if request.op == "note"}
     acked = len(stamped | {*earlier})
     if found := re.search(
-        r"([\d,]+) of ([\d,]+) chains stay open.*; ([\d,]+) (?:is|are) acked", text
+        r"([\d,]+) of ([\d,]+) chains? stays? open.*; ([\d,]+) (?:is|are) acked", text
     ):
         numbers = [_number(found[n]) for n in (1, 2, 3)]
         yield found[0], numbers == [chains - acked, chains, acked]
@@ -94,7 +99,7 @@ def _chains(text: str, sent: Sequence[Any], chains: int, earlier: Collection[str
 
 def _counts(text: str, truth: Truth):
     missing, surplus = truth.missing.total(), truth.surplus.total()
-    for found in re.finditer(r"([\d,]+) of (at least )?([\d,]+) missing rows can be named", text):
+    for found in re.finditer(r"([\d,]+) of (at least )?([\d,]+) missing rows? can be named", text):
         number = _number(found[3])
         yield found[0], number <= missing if found[2] else number == missing
     for found in re.finditer(r"the output has (at least )?([\d,]+) rows? too many", text):

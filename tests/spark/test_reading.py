@@ -199,7 +199,7 @@ def copy_under_hidden_names(folder):
     [
         (leave_a_draft, 1, "does not read 1 file or folder because of its name"),
         (copy_under_hidden_names, 2, "does not read 2 files or folders because of their names"),
-        (empty_a_file, None, "1 of 3 files are empty or missing"),
+        (empty_a_file, None, "1 of 3 files is empty or missing"),
         (move_to_a_folder_of_hive, None, r"1 file in a subfolder .*/HIVE_UNION_SUBDIR_1/000000_0"),
         (link_a_file, 0, ""),
         (
@@ -207,7 +207,7 @@ def copy_under_hidden_names(folder):
             None,
             r"1 file in a subfolder is not read, such as .*/linked/part.parquet",
         ),
-        (link_to_nothing, None, "1 of 3 files are empty or missing, such as .*/gone.parquet"),
+        (link_to_nothing, None, "1 of 3 files is empty or missing, such as .*/gone.parquet"),
         (name_with_a_colon, None, r"(?=.*12:00:00.parquet).*Relative path in absolute URI"),
     ],
 )
@@ -277,7 +277,7 @@ def test_the_source_of_a_stream_is_checked_before_it_starts(run):
     with pytest.warns(UserWarning, match="does not read 1 file or folder because of its name"):
         assert check(escaped) == 1
     (folder / "empty.parquet").write_bytes(b"")
-    with pytest.raises(ArgumentError, match=r"^frame: 1 of 3 files are empty or missing"):
+    with pytest.raises(ArgumentError, match=r"^frame: 1 of 3 files is empty or missing"):
         check(escaped)
     (folder / "empty.parquet").unlink()
     (folder / "sub").mkdir()

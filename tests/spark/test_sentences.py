@@ -155,6 +155,24 @@ def test_a_condition_has_the_counts_of_all_rows(run, monkeypatch, sample):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("type_", [slow("timestamp"), "timestamp_ntz"])
+def test_times_in_reasons_are_in_the_zone_of_the_session(
+    run, tmp_path, monkeypatch, configure, type_
+):
+    """The driver has another zone, and the counts are those of all rows."""
+    monkeypatch.setattr(why, "SAMPLE", 100)
+    configure("spark.sql.session.timeZone", "Asia/Tokyo")
+    at = "timestamp'2026-01-31 00:00:00' + make_dt_interval(0, 0, id)"
+    columns = "int(id div 90) AS order", "int(id % 90) AS line", f"CAST({at} AS {type_}) AS at"
+    new = run.again(run_id="zone", root=tmp_path)
+    new.rows.start(new.write(run.spark.range(540).selectExpr(*columns), "lines"))
+    job = job_of(new, "at < '2026-01-31 06:40:00'")
+    with pytest.raises(OutputDiffersError) as caught:
+        new.rows.finish(new.write(job.groupBy("order").agg(*new.rows.evidence(job)), "billed"))
+    rest = "0 of 400 others"
+    assert caught.value.why == f"at >= 2026-01-31 06:40:00: 140 of 140 missing rows, {rest}"
+
+
 def test_dropped_duplicates_by_columns_of_any_type(run, tmp_path, monkeypatch):
     """The key is found in samples, and tested against all rows."""
     monkeypatch.setattr(why, "SAMPLE", 100)

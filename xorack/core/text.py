@@ -7,7 +7,7 @@ from itertools import pairwise
 
 from xorack.core.errors import printable
 
-__all__ = ["cut", "listed", "plural", "printable", "span"]
+__all__ = ["cut", "listed", "plural", "printable", "span", "verb"]
 
 _UNITS = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1000, "s"))
 
@@ -26,6 +26,11 @@ def span(milliseconds: int) -> str:
 def plural(count: int, noun: str, nouns: str = "") -> str:
     """Format a number of things, for example ``1 message``, ``2 messages`` or ``2 copies``."""
     return f"{count:,} " + (noun if count == 1 else nouns or f"{noun}s")
+
+
+def verb(count: int, one: str = "is", many: str = "are") -> str:
+    """Return the verb for a number of things, as in ``1 of 3 files is empty``."""
+    return one if count == 1 else many
 
 
 def cut(values: Sequence[str], most: int, count: int | None = None) -> list[str]:

@@ -35,10 +35,13 @@ if TYPE_CHECKING:
     from xorack.spark.run import RowNames
 
 _MAX_EXAMPLES = 5
-_LACKS = "'%,d of %,d units of {0} are not in "
+_WORDS = "if({0} = 1, 'unit', 'units'), if({1} = 1, 'is', 'are')"
+"""In SQL, the noun for all units of a chain, and the verb for a part of them."""
+_LACKS = "'%,d of %,d %s of {0} %s not in "
 _UNREAD = f"""
     CASE WHEN verdict <> 'agree' THEN format_string(
-        {_LACKS}what the job read', missing_count, started)
+        {_LACKS}what the job read', missing_count, started,
+        {_WORDS.format("started", "missing_count")})
     WHEN NOT agrees THEN
         'all units of {{0}} are in the output, which is not published: other chains lack units'
     END"""
@@ -46,14 +49,15 @@ _DIFFERS = f"""
     CASE WHEN missing IS NULL THEN
         if(agrees, NULL, 'no unit of this chain differs, but the output does')
     WHEN missing > 0 AND surplus > 0 THEN format_string(
-        {_LACKS}the output, and %,d too many', missing, count, surplus)
+        {_LACKS}the output, and %,d too many', missing, count,
+        {_WORDS.format("count", "missing")}, surplus)
     WHEN surplus > 0 THEN format_string('%,d %s in the output', surplus,
         if(surplus = 1, 'unit of {{0}} too many is', 'units of {{0}} too many are'))
     ELSE format_string({_LACKS}the output%s', missing, count,
-        if(agrees, '; up to {{1:,}} are tolerated', '')) END"""
-_BY_CHAIN = """
-    if(agrees, NULL, format_string('%,d of %,d units of {0} are in the output%s', found, started,
-        if(found = started, ', but different units', '')))"""
+        {_WORDS.format("count", "missing")}, if(agrees, '; up to {{1:,}} are tolerated', '')) END"""
+_BY_CHAIN = f"""
+    if(agrees, NULL, format_string('%,d of %,d %s of {{0}} %s in the output%s', found, started,
+        {_WORDS.format("started", "found")}, if(found = started, ', but different units', '')))"""
 _ENDS = "tag", "started_xor AS xor", "started AS count", "agrees", "found"
 """Columns of the result of `compare_chains`. A chain ends if `agrees`; otherwise its
 note gets the ``text``."""

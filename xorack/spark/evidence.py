@@ -16,6 +16,7 @@ from pyspark.sql import functions as F
 
 from xorack.core.errors import ArgumentError, StateError
 from xorack.core.masking import masked_path, masked_paths
+from xorack.core.text import plural, verb
 from xorack.errors import ColumnsError
 from xorack.spark import folding, storage, tables, units
 from xorack.spark.folding import Totals
@@ -351,8 +352,10 @@ def check_output(rows: RowNames, header: Header, evidence: Evidence) -> None:
     ]
     if old:
         problem = (
-            f"{len(old):,} of {len(files):,} files are older than the start of this run, such as "
-            f"{masked_path(min(old), mask)}, and do not show their run: pass this job's output, "
+            f"{len(old):,} of {plural(len(files), 'file')} {verb(len(old))} older than the start "
+            f"of this run, such as {masked_path(min(old), mask)}, and "
+            f"{verb(len(old), 'does', 'do')} not show {verb(len(old), 'its', 'their')} run: pass "
+            "this job's output, "
             f"and keep the column {rows.unit_name} of with_unit in it"
         )
         raise ArgumentError("written", problem=problem)

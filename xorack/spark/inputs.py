@@ -10,10 +10,10 @@ from pyspark.errors import AnalysisException
 
 from xorack.core.errors import ArgumentError
 from xorack.core.masking import masked_path, masked_paths
-from xorack.core.text import cut, plural
+from xorack.core.text import cut, plural, verb
 from xorack.errors import OutputDiffersError
 from xorack.spark.messages import one_line
-from xorack.spark.missing.telling import chains_in_words
+from xorack.spark.missing.telling import chains_in_words, units_in_words
 from xorack.spark.reading import check_reading, options_of
 from xorack.spark.record import summary_in
 from xorack.spark.storage import (
@@ -90,9 +90,9 @@ def check_all_is_read(
     empty += [name for each in places[:_MAX_PLACES] for name in broken_links(spark, each)]
     if empty:
         problem = (
-            f"{len(empty):,} of {len(names):,} files are empty or missing, such as "
-            f"{masked_path(min(empty), mask)}: Spark skips empty files and broken links without "
-            "an error; write them again, or remove them"
+            f"{len(empty):,} of {plural(len(names), 'file')} {verb(len(empty))} empty or missing, "
+            f"such as {masked_path(min(empty), mask)}: Spark skips empty files and broken links "
+            "without an error; write them again, or remove them"
         )
         raise ArgumentError(argument, problem=problem)
     if not isinstance(place, str):
@@ -144,7 +144,7 @@ def input_lost(rows: RowNames, header: Header, lost: Lost) -> OutputDiffersError
     why = f"the job's input lost {plural(missing, 'row that was', 'rows that were')} started"
     changes = _changes(rows, header)
     why += f": {'; '.join(changes)}" if changes else ""
-    head = f"{started - missing:,} of {started:,} units of {rows.name!r} are in the output: "
+    head = f"{units_in_words(started - missing, started, rows.name)}: "
     head += chains_in_words((), summary.chains - open_, summary.chains)
     how = "bring the rows back and repeat the job, or pass allow_missing=True to get the report"
     text = "\n".join([head, why, how])
@@ -166,6 +166,7 @@ def _changes(rows: RowNames, header: Header) -> list[str]:
         )
         if names:
             texts.append(
-                f"{len(names):,} of {len(before):,} files are {what} since then: {examples}"
+                f"{len(names):,} of {plural(len(before), 'file')} {verb(len(names))} {what} since "
+                f"then: {examples}"
             )
     return texts

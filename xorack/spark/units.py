@@ -72,6 +72,8 @@ def comparable(frame: DataFrame, characters: int) -> dict[str, Column]:
         elif type_.startswith(("date", "timestamp")):
             least, most = (F.lit(f"{year}-01-01").cast(type_) for year in ("0002", "9999"))
             column = F.when(column.isNotNull(), F.least(F.greatest(column, least), most))
+            # Show times in the session's zone. Python would convert them to its own zone.
+            column = column if type_ == "date" else column.cast("timestamp_ntz")
         kind = type_.partition("(")[0]
         if kind in {*_FORMS, "float", "double"} - {"binary"} and field.name[:7] != "xorack_":
             shown[field.name] = column

@@ -24,6 +24,7 @@ from xorack.spark.folding import SUMS, Totals
 from xorack.spark.messages import readable
 from xorack.spark.missing.comparing import Comparison, caches, compare_chains, tells_chains
 from xorack.spark.missing.found import MissingRows, find_missing
+from xorack.spark.missing.telling import units_in_words
 from xorack.spark.record import summary_in
 
 if TYPE_CHECKING:
@@ -67,8 +68,8 @@ class Audit:
     def __str__(self) -> str:
         missing, surplus = self._apart
         most, least = ("", "") if self.agrees else ("at most ", "at least ")
-        head = f"{most}{self.started - missing:,} of {self.started:,} units of {self.name!r} "
-        head += "are in the table" + (f", and {least}{surplus:,} too many" if surplus else "")
+        head = most + units_in_words(self.started - missing, self.started, self.name, "the table")
+        head += f", and {least}{surplus:,} too many" if surplus else ""
         counts = [f"{number:,} {verdict}" for verdict, number in sorted(self.chains.items())]
         return f"{head}; chains: {', '.join(counts)}" if counts else head
 

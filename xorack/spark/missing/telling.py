@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-from xorack.core.text import cut, plural
+from xorack.core.text import cut, plural, verb
 from xorack.spark.folding import Totals
 
 _MAX_SHOWN = 20
@@ -109,7 +109,9 @@ def counts_in_words(facts: Facts) -> str:
     by = f", by {', '.join(facts.by)}" if facts.by else ""
     parts = []
     if facts.missing or not facts.surplus:
-        parts.append(f"{facts.named:,} of {least}{facts.missing:,} missing rows can be named{by}")
+        of = f"{facts.named:,} of {least}{plural(facts.missing, 'missing row')}"
+        is_known = facts.is_exact or facts.missing
+        parts.append(f"{of if is_known else 'none of the missing rows'} can be named{by}")
     if facts.missing > facts.named and not facts.is_exact:
         parts.append("the others are among .candidates")
     if facts.surplus:
@@ -133,7 +135,7 @@ _BEGINNINGS = {
     Basis.AFTER_FRAME: f"{_AGAIN} are all rows that were started. So rows were lost later, in the "
     "aggregation or its write, or a source of the job has changed since, or evidence was given "
     "another frame than the one that is aggregated; ",
-    Basis.OTHER_FRAMES: "none of the {frames} adds up to the output: computed again, "
+    Basis.OTHER_FRAMES: "{frames} to the output: computed again, "
     "{missing} missing and {surplus} too many. A frame "
     "gives other rows each time (dropDuplicates without an order, rand), a source of the job has "
     "changed since, rows were lost after it, too, or evidence was given another frame; ",
@@ -151,7 +153,9 @@ def basis_in_words(facts: Facts) -> str:
         return f"the source is not what was started: {source_in_words(facts)}"
     if facts.basis in _SENTENCES:
         return _SENTENCES[facts.basis]
-    frames = plural(facts.frames, "frame") + " that evidence was given"
+    frames = "the frame that evidence was given does not add up"
+    if facts.frames > 1:
+        frames = f"none of the {facts.frames} frames that evidence was given adds up"
     missing = plural(facts.of_frames.missing, "row is", "rows are")
     surplus = plural(facts.of_frames.surplus, "is", "are")
     named = {"frames": frames, "missing": missing, "surplus": surplus}
@@ -176,18 +180,22 @@ def head_of(name: str, started: Totals, written: Totals, facts: Facts | None) ->
     """Say how many of the started units the output has."""
     if facts is not None and facts.is_exact:
         there = started.count - facts.missing
-        head = f"{there:,} of {started.count:,} units of {name!r} are in the output"
+        head = units_in_words(there, started.count, name)
         return head + (f", and {facts.surplus:,} too many" if facts.surplus else "")
     if written.count == started.count:
         count = f"the output has {plural(written.count, 'unit')} of {name!r}"
         return f"{count}, but not those that were started"
     if 0 <= written.count < started.count:
-        count = f"{written.count:,} of {started.count:,} units of {name!r}"
-        return f"at most {count} are in the output"
+        return f"at most {units_in_words(written.count, started.count, name)}"
     if written.count < 0:
         return f"the output lacks the units of {name!r} that were started"
     count = f"the output has {plural(written.count, 'unit')} of {name!r}"
     return f"{count}, and {plural(started.count, 'was', 'were')} started"
+
+
+def units_in_words(there: int, of: int, name: str, place: str = "the output") -> str:
+    """Say how many units of a name are in a place."""
+    return f"{there:,} of {plural(of, 'unit')} of {name!r} {verb(min(there, of))} in {place}"
 
 
 def doubling_in_words(started: Totals, written: Totals, times: Sequence[Any]) -> str:
@@ -215,9 +223,11 @@ def named_in_words(word: str, unit: Sequence[str], rows: Sequence[Any], count: i
 def chains_in_words(examples: Sequence[str], acked: int, of: int) -> str:
     """Say how many chains stay open, and how many chains this call and earlier calls have acked."""
     which = f": {', '.join(examples)}" if examples else ""
+    if not of:
+        return "no chain was started"
     if not acked:
-        return f"all chains stay open{which}"
+        return f"{verb(of, 'the only chain stays', 'all chains stay')} open{which}"
     if acked >= of:
-        return f"no chain stays open: all {of:,} are acked"
-    is_acked = f"{acked:,} {'is' if acked == 1 else 'are'} acked"
-    return f"{of - acked:,} of {of:,} chains stay open{which}; {is_acked}"
+        return f"no chain stays open: {verb(of, 'the only chain is', f'all {of:,} are')} acked"
+    still = f"{of - acked:,} of {of:,} chains {verb(of - acked, 'stays', 'stay')} open"
+    return f"{still}{which}; {acked:,} {verb(acked)} acked"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from functools import partial
 from itertools import combinations
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -13,7 +14,7 @@ from pyspark.sql import functions as F
 from xorack.core.conditions import AnyOf, Both, Range, Values
 from xorack.core.masking import masked, masked_path
 from xorack.core.reasons import CHARACTERS, Finding, Reasons, find_reasons
-from xorack.core.text import plural
+from xorack.core.text import plural, verb
 from xorack.spark.messages import plain_errors
 from xorack.spark.units import column_named, comparable, has_columns, quoted
 
@@ -215,7 +216,7 @@ def _repeated(rows: RowNames, facts: Facts) -> str:
     if not facts.is_exact or not count:
         return ""
     number = facts.hidden_units
-    units = f"{plural(number, 'unit')} of {rows.name!r} {'is' if number == 1 else 'are'} there"
+    units = f"{plural(number, 'unit')} of {rows.name!r} {verb(number)} there"
     if facts.hidden_rows == 2 * facts.hidden_units == 2 * count:
         return f"{units} twice in the source; one row of each is missing"
     more = f"{units} more than once in the source, in {facts.hidden_rows:,} rows"
@@ -301,11 +302,18 @@ def _test(
         return None
     if isinstance(condition, Range):
         low, high = condition.low, condition.high
-        above = F.lit(True) if low is None else column >= F.lit(low)
-        return above if high is None else above & (column <= F.lit(high))
-    values = [value for value in condition.values if value is not None]
+        above = F.lit(True) if low is None else column >= _literal(low)
+        return above if high is None else above & (column <= _literal(high))
+    values = [_literal(value) for value in condition.values if value is not None]
     is_met = F.coalesce(column.isin(values), F.lit(False)) if values else F.lit(False)
     return is_met | column.isNull() if len(values) < len(condition.values) else is_met
+
+
+def _literal(value: Any) -> Column:
+    """Return a value of a sample, whose times are in the session's zone."""
+    if isinstance(value, datetime):
+        return F.lit(value.isoformat(" ")).cast("timestamp_ntz")
+    return F.lit(value)
 
 
 def _dropped_key(names: Sequence[str], sample: Sample, stated: DataFrame) -> tuple[str, ...]:
