@@ -109,11 +109,15 @@ def test_rows_that_are_lost_are_noted_and_not_proved(log):
     notes = {tag: chain.note for tag, chain in log.acker.chains.items()}
     assert "batch 0 of stream lost 1 row: t/0/4" in notes["r/orders/h15"]
     assert notes["r/orders/h16"] is None
+    with pytest.raises(OutputDiffersError):
+        log.batch(0, (0, 0, 60), lose="offset < 57")
+    note = json.loads(log.acker.chains["r/orders/h15"].note)
+    assert note["text"] == "batch 0 of stream lost at least 3 rows"
     assert log.windows().status("h15").lagging == {"t/0": (0, 9)}
     log.batch(0, (0, 0, 6))
     # What was lost is there: `xorack wait --window` no longer says that rows are missing.
     note = json.loads(log.acker.chains["r/orders/h15"].note)
-    assert note["text"] == "batch 0 of stream lost rows; a rerun wrote all of them"
+    assert note["text"] == "batch 0 of stream did not write exactly its rows; a rerun did"
     assert note["missing_count"] is None
     # Nothing shows that a batch without offsets has read position 6.
     log.batch(1, (0, [7, 8]))

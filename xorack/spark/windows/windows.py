@@ -14,7 +14,7 @@ from pyspark.sql.types import IntegralType, StringType
 from xorack.core.errors import ArgumentError, StateError
 from xorack.core.hashing import unit_id
 from xorack.core.request import Request
-from xorack.core.text import plural
+from xorack.core.text import cut, plural
 from xorack.errors import ColumnsError
 from xorack.spark.evidence import check_output, collect_evidence, open_output, source_of, unit_in
 from xorack.spark.folding import SUMS, Totals, named, of_units, together
@@ -152,7 +152,7 @@ class Windows(Rows):
         passed = ledger.prove(store, (self.stream, self.batch_id), seen, bounds, gaps=self.gaps)
         sent = [request for status, keys in passed for request in self._finishes(status, keys)]
         if store.batches_with_loss(self.stream) == [self.batch_id]:
-            sent = [*self._notes(seen, "lost rows; a rerun wrote all of them"), *sent]
+            sent = [*self._notes(seen, "did not write exactly its rows; a rerun did"), *sent]
         chains = sum(1 for _, keys in passed if keys)
         self.tracking.jobs.forget(self.namespace)
         counts = chains, evidence.totals.count, 0
@@ -182,17 +182,16 @@ class Windows(Rows):
             frames = self.tracking.jobs.frames(self.namespace)
             difference = find_difference(Comparison(self, evidence, totals, frame, frames, keep))
         error = error_of(self, evidence, difference, source)
-        count = max(0, error.started - error.written)
-        if difference.missing_rows is not None:
-            count = max(count, difference.missing_rows.missing)
-        lost = ", ".join("/".join(map(str, row)) for row in error.missing[:10])
         self._store.keep_batch_with_loss(self.stream, self.batch_id)
-        what = (
-            f"lost {plural(count, 'row')}: {lost}"
-            if count
-            else "wrote other rows, or rows too many"
+        missing = difference.missing_rows
+        count = max(0, error.started - error.written, 0 if missing is None else missing.missing)
+        least = "" if missing is not None and missing.is_exact else "at least "
+        names = ["/".join(map(str, row)) for row in error.missing]
+        lost = (
+            f"lost {least}{plural(count, 'row')}" if count else "wrote other rows, or rows too many"
         )
-        self._send(self._notes(seen, f"{what}. {error.why}", count))
+        what = ": ".join(filter(None, (lost, ", ".join(cut(names, 10, count)) if names else "")))
+        self._send(self._notes(seen, ". ".join(filter(None, (what, error.why))), count))
         raise error
 
     @property
