@@ -267,6 +267,27 @@ def test_an_observed_proof(run, monkeypatch):
     assert acker.statuses() == {"acked": ORDERS}
 
 
+def test_a_job_in_between_that_loses_rows_sends_nothing(run):
+    lines = run.rows
+    invoices = run.tracking.rows("invoices", chain="order", unit=["order", "line"])
+    lines.start(run.write_lines())
+    run.write(run.read().where("line > 1"), "kept")
+    few, all_rows = (
+        run.write(run.bill(run.read(name), "order", "line"), f"{name} billed")
+        for name in ("kept", "lines")
+    )
+    run.sent()
+    nothing = "148 of 154 units of 'lines' are in the output: nothing was sent for any chain\n"
+    with pytest.raises(OutputDiffersError, match=f"{nothing}the job's input lost 6 rows that were"):
+        lines.advance(invoices, few, source=run.read("kept"))
+    assert run.sent() == []
+    lines.advance(invoices, all_rows)
+    run.sent()
+    with pytest.raises(OutputDiffersError, match=nothing):  # no chain is acked
+        lines.advance(invoices, few)
+    assert run.sent() == []
+
+
 def test_a_job_in_between(run):
     """Invoices have the keys of their lines; both are in the chains of the orders."""
     lines, tracking = run.rows, run.tracking

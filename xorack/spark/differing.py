@@ -77,7 +77,7 @@ class Differing(NamedTuple):
         keep: Caches a frame until the call ends.
         publish: Whether the output would be published. If so, all chains finish, or none.
         earlier: The ``tag`` of each chain that earlier calls finished.
-        all_or_none: Whether all chains finish, or none, as in `advance`.
+        advances: Whether the call is `advance`, which sends nothing if an output differs.
         hint: A sentence about another problem of the output.
     """
 
@@ -90,7 +90,7 @@ class Differing(NamedTuple):
     keep: Keep
     publish: bool = False
     earlier: DataFrame | None = None
-    all_or_none: bool = False
+    advances: bool = False
     hint: str = ""
 
     def find(self, source: DataFrame, *, is_started: bool = False) -> Difference:
@@ -209,8 +209,8 @@ class Differing(NamedTuple):
         return self._differs(difference, judged, (0, 0, self.started.number))
 
     def _may_finish_some(self) -> bool:
-        may = not (self.publish or self.all_or_none)
-        return may and tells_chains(self.rows, self.evidence.outputs)
+        is_whole = self.publish or self.advances or self.rows.batch_id is not None
+        return not is_whole and tells_chains(self.rows, self.evidence.outputs)
 
     def _differs(
         self, difference: Difference, judged: DataFrame, numbers: Sequence[int]
@@ -235,7 +235,8 @@ class Differing(NamedTuple):
         if self.earlier is not None:
             differing = differing.join(self.earlier, "tag", "left_anti")
         examples = _examples(differing) if finished.number else ()
-        numbers = self._acked(finished), self.started.number
+        acked = None if self.advances else self._acked(finished)
+        numbers = acked, self.started.number
         return error_of(self.rows, self.evidence, difference, self.source, numbers, examples)
 
     def _acked(self, finished: Finished) -> int:

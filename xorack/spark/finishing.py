@@ -39,15 +39,16 @@ if TYPE_CHECKING:
 class Job(NamedTuple):
     """The user's arguments about the job.
 
-    These are the input, the frames, whether frames may be computed again, and whether the output is
-    published. If the output is published, all chains finish, or none.
+    These are the input, the frames, whether frames may be computed again, whether the output is
+    published, and whether the call is `advance`. If the output is published, and in `advance`, all
+    chains finish, or none.
     """
 
     source: Output | None = None
     frames: Sequence[DataFrame] | None = None
     recompute: bool = True
     publish: bool = False
-    all_or_none: bool = False  # as for publish: all chains finish, or none
+    advances: bool = False
 
     def frames_of(self, rows: RowNames) -> Sequence[DataFrame]:
         """Return the frames to compute, the last frame first."""
@@ -120,7 +121,7 @@ def _of_batch(rows: RowNames, evidence: Evidence, job: Job, keep: Keep) -> Outco
     frames = job.frames_of(rows)
     known = rows, evidence, summary.totals, started, job.source, frames, keep
     faults = evidence_faults(rows, evidence.outputs, summary.totals)
-    differing = Differing(*known, all_or_none=True, hint=faults.others)
+    differing = Differing(*known, advances=job.advances, hint=faults.others)
     difference = differing.find(source)
     if difference.tells_chains(rows, source):
         return differing.by_units(difference)
@@ -140,7 +141,7 @@ def _of_run(rows: RowNames, header: Header, evidence: Evidence, job: Job, keep: 
     frames, earlier = job.frames_of(rows), rows.record.finished(header)
     known = rows, evidence, summary.totals, started, place, frames, keep
     faults = evidence_faults(rows, evidence.outputs, summary.totals)
-    differing = Differing(*known, job.publish, earlier, job.all_or_none, faults.others)
+    differing = Differing(*known, job.publish, earlier, job.advances, faults.others)
     if place is None:
         return differing.by_chain(differing.unknown("no source= says what this job read"))
     try:

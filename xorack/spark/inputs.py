@@ -137,15 +137,17 @@ def _is_of_folders(spark: SparkSession, table: str) -> bool:
     return not {*provider} & {"delta", "hudi", "iceberg", "paimon"}
 
 
-def input_lost(rows: RowNames, header: Header, lost: Lost) -> OutputDiffersError:
+def input_lost(
+    rows: RowNames, header: Header, lost: Lost, *, advances: bool = False
+) -> OutputDiffersError:
     """Make the error for an input that lost rows, if the output has all rows of this input."""
     summary, missing = summary_in(header), lost.missing
-    started, open_ = summary.count, lost.open_chains
+    started, acked = summary.count, None if advances else summary.chains - lost.open_chains
     why = f"the job's input lost {plural(missing, 'row that was', 'rows that were')} started"
     changes = _changes(rows, header)
     why += f": {'; '.join(changes)}" if changes else ""
     head = f"{units_in_words(started - missing, started, rows.name)}: "
-    head += chains_in_words((), summary.chains - open_, summary.chains)
+    head += chains_in_words((), acked, summary.chains)
     how = "bring the rows back and repeat the job, or pass allow_missing=True to get the report"
     text = "\n".join([head, why, how])
     return OutputDiffersError(text, started, started - missing, why=why)

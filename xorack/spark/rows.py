@@ -382,11 +382,10 @@ class TrackedRows(Rows):
         header = finishing.header_of(self, source)
         finishing.check_last(self, following.name)
         evidence = collect_evidence(self, header, written)
-        job = Job(source, None if rows is None else frames_in(rows), recompute, all_or_none=True)
+        job = Job(source, None if rows is None else frames_in(rows), recompute, advances=True)
         with finishing.attempt(self, header) as keep:
             outcome = finishing.decide(self, header, evidence, job, keep)
-            ends = isinstance(outcome, Lost) and not allow_missing
-            if isinstance(outcome, Agrees | Lost) and not ends:
+            if isinstance(outcome, Agrees) or (isinstance(outcome, Lost) and allow_missing):
                 self._check(header, evidence, outcome)
                 starts = partial(
                     finishing.advance_requests, self, header, following, written=written
@@ -396,6 +395,8 @@ class TrackedRows(Rows):
                 self._keep_finished(header, outcome)
             else:
                 sent = SendReport()
+        if isinstance(outcome, Lost) and not allow_missing:
+            raise input_lost(self, header, outcome, advances=True)
         return self._end(header, evidence, outcome, sent, allow_missing)
 
     def audit(self, table: Output | Sequence[Output]) -> Audit:

@@ -119,13 +119,13 @@ def error_of(
     evidence: Evidence,
     difference: Difference,
     source: Any = None,
-    acked_of: tuple[int, int] | None = None,
+    acked_of: tuple[int | None, int] | None = None,
     examples: Sequence[str] = (),
 ) -> OutputDiffersError:
     """Make the error for a difference.
 
     `acked_of` has the number of chains that are acked after this call, and the number of all
-    chains.
+    chains; see `chains_in_words`.
     """
     missing = difference.missing_rows
     head = telling.head_of(rows.name, difference.started, difference.written, missing)

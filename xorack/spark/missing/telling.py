@@ -220,8 +220,13 @@ def named_in_words(word: str, unit: Sequence[str], rows: Sequence[Any], count: i
     return f"{word}, by ({', '.join(unit)}): {', '.join(texts)}"
 
 
-def chains_in_words(examples: Sequence[str], acked: int, of: int) -> str:
-    """Say how many chains stay open, and how many chains this call and earlier calls have acked."""
+def chains_in_words(examples: Sequence[str], acked: int | None, of: int) -> str:
+    """Say how many chains stay open, and how many chains this call and earlier calls have acked.
+
+    The number of acked chains is None in `advance`, which then sends nothing.
+    """
+    if acked is None:
+        return "nothing was sent for any chain"
     which = f": {', '.join(examples)}" if examples else ""
     if not of:
         return "no chain was started"
