@@ -55,7 +55,7 @@ def false_claims(
 
 _ONE_OF_MANY = re.compile(
     r"(?<![\d,.])1 (?:(?:missing )?(?:rows|units|chains|files|frames|positions)|are|stay)\b"
-    r"|(?<![\d,.])1 of [\d,]+ \w+ (?:of '\w+' )?(?:are|stay)\b|the 1 |at least 0 "
+    r"|(?<![\d,.])1 of [\d,]+ \w+ (?:of '\w+' )?(?:are|stay)\b|the 1 frame|at least 0 "
 )
 """A plural of one thing, or a minimum of none."""
 

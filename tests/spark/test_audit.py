@@ -83,6 +83,21 @@ def test_as_many_units_may_be_other_units(started):
         assert str(started.rows.audit(table)) == text
 
 
+def test_a_job_may_change_the_chain_columns(started):
+    """All units are there, as finish says, too. Rows of a chain that was not started may be any."""
+    job = started.read().transform(started.rows.with_unit)
+    moved = job.withColumn("order", F.expr("if(order = 5, 99, order)"))
+    for change, text in (
+        ("true", "154 of 154 units of 'lines' are in the table; chains: 6 agree"),
+        ("line <> 7", "at most 151 of 154 units of 'lines' are in the table; chains: "),
+    ):
+        sums = moved.where(change).groupBy("order").agg(*started.rows.evidence())
+        audit = started.rows.audit(sums)
+        assert str(audit).startswith(text)
+        assert audit.agrees == (change == "true")
+        assert (audit.differing.count() == 0) == audit.agrees
+
+
 def test_errors(started):
     for table, problem in (([], "an empty list"), ("no_such_table", "'no_such_table' cannot be")):
         with pytest.raises(ArgumentError, match=f"^table: {problem}"):

@@ -56,8 +56,9 @@ _DIFFERS = f"""
     ELSE format_string({_LACKS}the output%s', missing, count,
         {_WORDS.format("count", "missing")}, if(agrees, '; up to {{1:,}} are tolerated', '')) END"""
 _BY_CHAIN = f"""
-    if(agrees, NULL, format_string('%,d of %,d %s of {{0}} %s in the output%s', found, started,
-        {_WORDS.format("started", "found")}, if(found = started, ', but different units', '')))"""
+    if(agrees, NULL, format_string('%,d of %,d %s of {{0}} %s in this chain of the output%s',
+        found, started, {_WORDS.format("started", "found")},
+        if(found = started, ', but different units', '')))"""
 _ENDS = "tag", "started_xor AS xor", "started AS count", "agrees", "found"
 """Columns of the result of `compare_chains`. A chain ends if `agrees`; otherwise its
 note gets the ``text``."""

@@ -272,11 +272,12 @@ def source_of(rows: RowNames, place: Place, frame: DataFrame) -> Header:
         "folders": storage.folders(names, name)[:MAX_NAMED],
         "snapshot": snapshot,
         "hidden": not names and snapshot is None,
-        "marked": _is_marked(rows, frame),
+        "marked": names_run(rows, frame),
     }
 
 
-def _is_marked(rows: RowNames, frame: DataFrame) -> bool:
+def names_run(rows: RowNames, frame: DataFrame) -> bool:
+    """Return whether a frame has units or evidence, which name their run."""
     return any(units.has_columns(frame, [name]) for name in (rows.unit_name, *rows.evidence_names))
 
 
@@ -287,7 +288,7 @@ def _read(rows: RowNames, header: Header, output: Output | Snapshot, frame: Data
     place = str((*storage.folders(names, name), name)[0])
     # Evidence and units name the run, unless the started rows have these columns too. Then the
     # times of files show the run.
-    is_marked = _is_marked(rows, frame) and not header["marked"]
+    is_marked = names_run(rows, frame) and not header["marked"]
     has_record = "attempt" in header and not is_marked
     records = storage.files_read(rows.record.chains(header)) if has_record else []
     existing = storage.files_of(spark, [*names, *records])

@@ -14,6 +14,7 @@ from xorack.spark.evidence import (
     Evidence,
     as_list,
     frames_in,
+    names_run,
     open_output,
     open_written,
     per_chain,
@@ -134,13 +135,21 @@ def audit(rows: RowNames, table: Output | Sequence[Output]) -> Audit:
             return Audit(rows.name, *numbers, None, rows, outputs, summary.totals, apart)
         started = rows.record.chains(header).select("tag", *SUMS)
         compared = compare_chains(started, per_chain(rows, outputs))
-        sums = [F.count(F.lit(1)).alias("chains"), F.sum("found").alias("units")]
+        sums = [F.count(F.lit(1)).alias("chains")]
+        sums += [F.expr("bit_xor(xor) AS xor"), F.expr("sum(sum) AS sum")]
         for name, sign in (("missing", ""), ("surplus", "-")):
             sums.append(F.expr(f"sum(greatest({sign}missing_count, 0L)) AS {name}"))
         counts = compared.groupBy("verdict").agg(*sums).collect()
-    chains = {row["verdict"]: row["chains"] for row in counts}
-    written = sum(row["units"] for row in counts)
-    differing = compared.where("verdict <> 'agree'").select("tag", "verdict", "started", "found")
     apart = sum(row["missing"] for row in counts), sum(row["surplus"] for row in counts)
+    chains, more = {row["verdict"]: row["chains"] for row in counts}, apart[0] - apart[1]
+    differing = compared.where("verdict <> 'agree'").select("tag", "verdict", "started", "found")
+    # If the output has units or evidence, the job may have changed the chain columns.
+    if {*rows.chain} <= {*rows.unit} and any(names_run(rows, frame) for frame in outputs):
+        if "unknown" in chains:
+            apart = max(more, 0), max(-more, 0)
+        parts = (Totals(row["xor"], 0, row["sum"]) for row in counts)
+        if sum(parts, Totals(0, more)) == Totals():  # equal units are in equal chains
+            chains, apart = ({"agree": summary.chains} if summary.chains else {}), (0, 0)
+            differing = differing.limit(0)
     both = rows, outputs, summary.totals, apart
-    return Audit(rows.name, summary.count, written, chains, differing, *both)
+    return Audit(rows.name, summary.count, summary.count - more, chains, differing, *both)
