@@ -89,7 +89,7 @@ def test_what_was_started_is_no_output(run, warehouse):
 
 
 def test_a_table_that_changes_before_the_ack_is_refused(run, warehouse, monkeypatch):
-    lines, _, branch = warehouse
+    lines, table, branch = warehouse
     run.rows.start(lines)
     overwrite(branch, bills(run))
     run.sent()
@@ -98,6 +98,30 @@ def test_a_table_that_changes_before_the_ack_is_refused(run, warehouse, monkeypa
         pytest.raises(StateError, match=r"changed while finish read it: .*audit at snapshot"),
     ):
         run.rows.finish(branch)
+    overwrite(branch, bills(run))
+    drop = f"ALTER TABLE {table} DROP BRANCH audit"
+    with (
+        between_proof_and_check(monkeypatch, lambda: run.spark.sql(drop)),
+        pytest.raises(StateError, match=r"changed while finish read it: .*now it is at none"),
+    ):
+        run.rows.finish(branch)
+    assert run.sent() == []
+
+
+def test_a_table_that_is_dropped_before_its_publication_is_not_acked(run, warehouse, monkeypatch):
+    lines, table, branch = warehouse
+    run.rows.start(lines)
+    overwrite(branch, bills(run))
+    run.sent()
+    publish = calls.tables.publish
+
+    def drop_and_publish(*arguments):
+        run.spark.sql(f"DROP TABLE {table}")
+        publish(*arguments)
+
+    monkeypatch.setattr(calls.tables, "publish", drop_and_publish)
+    with pytest.raises(StateError, match=r"^nothing was acked: main of .* cannot be found"):
+        run.rows.finish(branch, publish=True)
     assert run.sent() == []
 
 
@@ -220,6 +244,12 @@ def test_only_a_branch_can_be_published(run, warehouse):
             ArgumentError, match=r"^publish: True needs one branch of an Iceberg ta"
         ):
             run.rows.finish(given, publish=True)
+    missing = (
+        rf"^written: '{table}.branch_no' cannot be read: Cannot use branch \(does not exist\): no$"
+    )
+    for publish in (True, False):
+        with pytest.raises(ArgumentError, match=missing):
+            run.rows.finish(f"{table}.branch_no", publish=publish)
     with pytest.raises(ArgumentError, match="only an output that has all units is published"):
         run.rows.finish(branch, publish=True, allow_missing=True)
     run.spark.sql(f"ALTER TABLE {lines} CREATE BRANCH copy")

@@ -15,7 +15,7 @@ from datetime import datetime, timezone
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
-from pyspark.errors import AnalysisException, ParseException
+from pyspark.errors import ParseException
 
 from xorack.core.errors import ArgumentError, StateError
 from xorack.spark.messages import one_line
@@ -137,7 +137,7 @@ def current(spark: SparkSession, name: str) -> Snapshot | None:
     """Return the current version of a table or a branch, or None if it has no versions."""
     try:
         rows = spark.sql(f"DESCRIBE TABLE EXTENDED {name}").collect()
-    except AnalysisException:  # reading the table raises the reason
+    except Exception:  # noqa: BLE001 - Java raises any error; reading the table raises the reason
         return None
     names = [row["col_name"] for row in rows]
     details = {row["col_name"]: row["data_type"] for row in rows[_start_of_details(names) :]}
@@ -235,12 +235,23 @@ def to_publish(spark: SparkSession, written: Any, allow_missing: bool) -> Snapsh
     if isinstance(branch, Snapshot) and branch.branch not in (None, _MAIN):
         return branch
     name = branch.name if isinstance(branch, Snapshot) else written
+    if isinstance(branch, str) and "/" not in branch:
+        _check_readable(spark, branch)
     passed = repr(name) if isinstance(name, str) else "a list, a frame or nothing"
     problem = (
         "True needs one branch of an Iceberg table as the output, such as "
         f"'cat.db.bills.branch_audit', not {passed}: only a branch is hidden from readers of main"
     )
     raise ArgumentError("publish", problem=problem)
+
+
+def _check_readable(spark: SparkSession, name: str) -> None:
+    """Raise `ArgumentError` with the reason if a table cannot be read, as without its branch."""
+    try:
+        _ = spark.table(name).schema
+    except Exception as error:  # noqa: BLE001 - Java raises any error
+        problem = f"{name!r} cannot be read: {one_line(error).rstrip('.')}"
+        raise ArgumentError("written", problem=problem) from None
 
 
 def publish(spark: SparkSession, snapshot: Snapshot, proof: str) -> None:
@@ -256,11 +267,13 @@ def publish(spark: SparkSession, snapshot: Snapshot, proof: str) -> None:
             "without them, its rows may be of another run"
         )
         raise ArgumentError("publish", problem=problem)
-    table, own, failure = snapshot.table, f"{_OWN}{snapshot.version}", ""
-    target = f"table => '{table}', branch => '{_MAIN}', to => '{own}'"
-    catalog = snapshot.identity.partition(".")[0]
+    table, failure = snapshot.table, ""
     for _ in range(_ATTEMPTS):
-        references, parents = _references(spark, table), _parents(spark, table)
+        try:
+            references, parents = _references(spark, table), _parents(spark, table)
+        except Exception as error:  # noqa: BLE001 - another job may have dropped the table
+            failure = one_line(error)
+            continue
         main = references.get(_MAIN)
         state = publication(snapshot.version, main, parents)
         if state is not Publication.POSSIBLE:
@@ -275,10 +288,8 @@ def publish(spark: SparkSession, snapshot: Snapshot, proof: str) -> None:
                 f"which {snapshot.words} does not follow; make the branch again from main (ALTER "
                 f"TABLE {table} CREATE OR REPLACE BRANCH), write to it, and repeat the call"
             )
-        version = f"AS OF VERSION {snapshot.version}"
         try:
-            spark.sql(f"ALTER TABLE {table} CREATE OR REPLACE BRANCH {own} {version}")
-            spark.sql(f"CALL {catalog}.system.fast_forward({target})")
+            _fast_forward(spark, snapshot)
         except ParseException:
             problem = "needs Iceberg's SQL extensions: set spark.sql.extensions"
             raise ArgumentError("publish", problem=problem) from None
@@ -288,6 +299,15 @@ def publish(spark: SparkSession, snapshot: Snapshot, proof: str) -> None:
         f"nothing was acked: main of {table} could not be fast-forwarded to {snapshot.words} "
         f"({failure}); repeat the call"
     )
+
+
+def _fast_forward(spark: SparkSession, snapshot: Snapshot) -> None:
+    """Fast-forward main to a branch that is made at a snapshot."""
+    table, own = snapshot.table, f"{_OWN}{snapshot.version}"
+    version = f"AS OF VERSION {snapshot.version}"
+    spark.sql(f"ALTER TABLE {table} CREATE OR REPLACE BRANCH {own} {version}")
+    target = f"table => '{table}', branch => '{_MAIN}', to => '{own}'"
+    spark.sql(f"CALL {snapshot.identity.partition('.')[0]}.system.fast_forward({target})")
 
 
 def _parents(spark: SparkSession, table: str) -> dict[int, int | None]:
