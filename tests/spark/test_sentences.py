@@ -73,6 +73,7 @@ def test_a_source_that_is_not_what_was_started_names_no_row(run, tmp_path, chang
     assert error.found.rows.count() == 0
     assert error.missing == []
     assert "the source is not what was started: it has 154 units, as many as" in str(error)
+    assert ".candidates" not in str(error)  # it lacks the row that was corrected
     assert f"chains of which the source differs: {tag(6, new_run.run_id)} (120 of 120)" in str(
         error
     )

@@ -15,6 +15,7 @@ from xorack.spark.messages import one_line
 from xorack.spark.missing import telling
 from xorack.spark.missing.found import find_missing
 from xorack.spark.missing.why import NO_FINDINGS, Findings
+from xorack.spark.tables import Snapshot
 from xorack.spark.units import has_columns
 
 if TYPE_CHECKING:
@@ -171,5 +172,7 @@ def _how_to_get_rows(
 
 
 def _text(place: Any, otherwise: str) -> str:
+    if isinstance(place, Snapshot):
+        return repr(place.name)
     several = place if isinstance(place, (list, tuple)) else [place]
     return repr(place) if all(isinstance(output, str) for output in several) else otherwise

@@ -112,7 +112,8 @@ def counts_in_words(facts: Facts) -> str:
         of = f"{facts.named:,} of {least}{plural(facts.missing, 'missing row')}"
         is_known = facts.is_exact or facts.missing
         parts.append(f"{of if is_known else 'none of the missing rows'} can be named{by}")
-    if facts.missing > facts.named and not facts.is_exact:
+    is_of_source = facts.basis != Basis.SOURCE_CHANGED  # else the source may lack the rows
+    if facts.missing > facts.named and not facts.is_exact and is_of_source:
         parts.append("the others are among .candidates")
     if facts.surplus:
         parts.append(f"the output has {least}{plural(facts.surplus, 'row')} too many")
