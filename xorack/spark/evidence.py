@@ -345,19 +345,14 @@ def check_output(rows: RowNames, header: Header, evidence: Evidence) -> None:
                 "multiLine; if a join added rows, leave these out"
             )
             raise ArgumentError("written", problem=problem)
-    # Some storage rounds times to full seconds, so a time may be too late by up to a second.
-    old = [
-        name
-        for name, (_, time) in files.items()
-        if evidence.since and time + (0 if time % _SECOND else _SECOND) <= evidence.since
-    ]
+    since = evidence.since
+    old = [name for name, (_, time) in files.items() if since and _latest(time) <= since]
     if old:
         problem = (
             f"{len(old):,} of {plural(len(files), 'file')} {verb(len(old))} older than the start "
             f"of this run, such as {masked_path(min(old), mask)}, and "
             f"{verb(len(old), 'does', 'do')} not show {verb(len(old), 'its', 'their')} run: pass "
-            "this job's output, "
-            f"and keep the column {rows.unit_name} of with_unit in it"
+            f"this job's output, and keep the column {rows.unit_name} of with_unit in it"
         )
         raise ArgumentError("written", problem=problem)
     now = storage.files_of(rows.tracking.spark, list(files))
@@ -368,6 +363,11 @@ def check_output(rows: RowNames, header: Header, evidence: Evidence) -> None:
             f"files, such as {masked_path(changed[0], mask)}; repeat the call when no job "
             "writes there"
         )
+
+
+def _latest(time: int) -> int:
+    """Return the latest time of a file, because some storage rounds down to full seconds."""
+    return time + (0 if time % _SECOND else _SECOND)
 
 
 def _refuse_source(place: str) -> None:
