@@ -277,6 +277,8 @@ def test_a_partitioned_output_without_rows_has_no_files(run):
     assert (len(notes), stamped) == (CHAINS, set())
     assert run.rows.audit(path).found == 0
     assert run.rows.audit([path, path]).missing_rows(run.read()).missing == ALL
+    with pytest.raises(ArgumentError, match=r"nothing' cannot be read: it has no files"):
+        run.again(run_id="none").rows.start(path)
     (run.root / "nothing" / "sku=x").mkdir()
     (run.root / "nothing" / "sku=x" / "a.csv").write_text("1")
     with pytest.raises(ArgumentError, match=r"'.*nothing' cannot be read: "):

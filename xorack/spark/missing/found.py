@@ -105,16 +105,22 @@ class MissingRows(Facts):
     def _where(self, condition: str) -> DataFrame:
         if self._units is None:
             return self._source.limit(0).drop(*_OWN)
-        if not self._units.is_few and sums_of_units(self._units.compared) != self.difference:
-            raise StateError(
-                "the rows cannot be named again: the source or the job's frame has changed"
-            )
+        self._check_units()
         units = self._units.lasting.where(condition).select("xorack_unit_")
         units = F.broadcast(units) if self._units.is_few else units
         return self._source.join(units, "xorack_unit_", "left_semi").drop(*_OWN)
 
+    def _check_units(self) -> None:
+        """Raise `StateError` if the units are computed again, and are others than before."""
+        units = self._units
+        if units and not units.is_few and sums_of_units(units.compared) != self.difference:
+            raise StateError(
+                "the rows cannot be named again: the source or the job's frame has changed"
+            )
+
     @cached_property
     def _explanation(self) -> Explanation:
+        self._check_units()
         with caches() as keep:
             return self.examine(keep, is_lasting=True).explanation
 
