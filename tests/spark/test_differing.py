@@ -176,8 +176,9 @@ def test_more_differing_rows_than_the_driver_collects(run, tmp_path, monkeypatch
     assert (named(error), {*notes}) == (lost, {tag(order) for order, _ in lost})
     assert error.why == "line = 3: 4 of 4 missing rows, 0 of 150 others"
     (tmp_path / "late").touch()
-    with pytest.raises(StateError, match="the rows cannot be named again: the source or the job"):
-        _ = error.found.rows
+    for again in (lambda: error.found.rows, error.found.explain):
+        with pytest.raises(StateError, match="the rows cannot be named again: the source or the"):
+            again()
 
 
 @pytest.mark.slow

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from pyspark.sql import functions as F
 
 from xorack.core.errors import XorAckError, printable
+from xorack.core.text import verb
 from xorack.spark.evidence import per_chain
 from xorack.spark.folding import Totals, totals_of
 from xorack.spark.messages import plain_errors
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     from xorack.spark.run import RowNames
 
 _MAX_EXAMPLES = 5
-_WORDS = "if({0} = 1, 'unit', 'units'), if({1} = 1, 'is', 'are')"
+_WORDS = "if({0} = 1, 'unit', 'units'), if(1 IN ({0}, {1}), 'is', 'are')"
 """In SQL, the noun for all units of a chain, and the verb for a part of them."""
 _LACKS = "'%,d of %,d %s of {0} %s not in "
 _UNREAD = f"""
@@ -54,7 +55,7 @@ _DIFFERS = f"""
     WHEN surplus > 0 THEN format_string('%,d %s in the output', surplus,
         if(surplus = 1, 'unit of {{0}} too many is', 'units of {{0}} too many are'))
     ELSE format_string({_LACKS}the output%s', missing, count,
-        {_WORDS.format("count", "missing")}, if(agrees, '; up to {{1:,}} are tolerated', '')) END"""
+        {_WORDS.format("count", "missing")}, if(agrees, '; up to {{1}} tolerated', '')) END"""
 _BY_CHAIN = f"""
     if(agrees, NULL, format_string('%,d of %,d %s of {{0}} %s in this chain of the output%s',
         found, started, {_WORDS.format("started", "found")},
@@ -181,7 +182,7 @@ class Differing(NamedTuple):
         is_split = not left or self._may_finish_some()
         judged = sums.selectExpr("*", f"{is_split} AND {fits} AS agrees").selectExpr(
             *("tag", "xor", "count", "agrees", "count - missing + surplus AS found"),
-            f"{_DIFFERS.format(self.rows.name, most)} AS text",
+            f"{_DIFFERS.format(self.rows.name, f'{most:,} {verb(most)}')} AS text",
             "missing AS missing_count",
             "ids",
         )

@@ -54,11 +54,14 @@ def open_output(tracking: RunOptions, output: Place, option: str = "written") ->
     try:
         frame = _opened(spark, output)
     except Exception as error:  # noqa: BLE001 - Java raises any error
-        how = ""
+        how, why = "", one_line(error).rstrip(".")
         name = output.words if isinstance(output, Snapshot) else repr(output)
-        if "/" in name:
+        if "/" in name and "UNABLE_TO_INFER_SCHEMA" in str(error):
+            why = "it has no files that Spark reads, or only empty files"
+            how = f"; if it has no rows, give a frame: spark.read.schema(…).parquet({name})"
+        elif "/" in name:
             how = f"; other formats as a frame: spark.read.format(…).load({name})"
-        problem = f"{name} cannot be read: {one_line(error).rstrip('.')}{how}"
+        problem = f"{name} cannot be read: {why}{how}"
         problem = masked_paths(problem, mask)
         raise ArgumentError(option, problem=problem) from None
     check_reading(frame, option)

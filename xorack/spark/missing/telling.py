@@ -196,7 +196,9 @@ def head_of(name: str, started: Totals, written: Totals, facts: Facts | None) ->
 
 def units_in_words(there: int, of: int, name: str, place: str = "the output") -> str:
     """Say how many units of a name are in a place."""
-    return f"{there:,} of {plural(of, 'unit')} of {name!r} {verb(min(there, of))} in {place}"
+    return (
+        f"{there:,} of {plural(of, 'unit')} of {name!r} {verb(there if of > 1 else 1)} in {place}"
+    )
 
 
 def doubling_in_words(started: Totals, written: Totals, times: Sequence[Any]) -> str:

@@ -218,7 +218,8 @@ def _repeated(rows: RowNames, facts: Facts) -> str:
     number = facts.hidden_units
     units = f"{plural(number, 'unit')} of {rows.name!r} {verb(number)} there"
     if facts.hidden_rows == 2 * facts.hidden_units == 2 * count:
-        return f"{units} twice in the source; one row of each is missing"
+        each = "it" if number == 1 else "each"
+        return f"{units} twice in the source; one row of {each} is missing"
     more = f"{units} more than once in the source, in {facts.hidden_rows:,} rows"
     return f"{more}; {count:,} of these rows are missing"
 
