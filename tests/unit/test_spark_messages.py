@@ -23,9 +23,21 @@ java.io.IOException: file:/x is not a Parquet file
 """
 
 
+PYTHON = """
+  An exception was thrown from the Python worker:
+Traceback (most recent call last):
+  File "job.py", line 3, in <lambda>
+    F.udf(lambda x: int(x), "int")
+                    ~~~^^^
+ValueError: no number of ahab
+
+"""
+
+
 @pytest.mark.parametrize(
     ("text", "line"),
     [
+        (PYTHON, "a Python function raised ValueError: no number of ahab"),
         (PY4J, "Encountered error while reading file file:///a.csv: Malformed CSV record: 1,2,3"),
         (SPARK_3, "file:/x is not a Parquet file"),
         (
@@ -58,3 +70,7 @@ def test_one_line_has_no_value_of_a_row_if_columns_are_masked(text, value):
     line = one_line(ValueError(text))
     assert value in line
     assert one_line(ValueError(text), {"email"}) == line.replace(value, masked(value))
+
+
+def test_the_text_of_an_error_of_python_is_hidden_if_columns_are_masked():
+    assert one_line(ValueError(PYTHON), {"email"}) == "a Python function raised ValueError"

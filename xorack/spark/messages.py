@@ -14,6 +14,8 @@ _THROWN = re.compile(r"^(?:: |Caused by: )(?:[\w.$]+\.\w+: )?(.+)", re.MULTILINE
 """The message of a Java exception or of a cause, in an error of Spark's clients."""
 _TASK = re.compile(r"^Job aborted due to stage failure: .*?\): (?:[\w.$]+: )?")
 """The text that Spark 3 puts before the error of a task."""
+_PYTHON = re.compile(r"Traceback \(most recent call last\):\n(?:[ \t].*\n)*(([\w.]+).*)")
+"""The last line of Python's traceback, and its error, in an error of Spark."""
 _FRAME = re.compile(r"^(?:\[[A-Z][\w.]*\] )|\s*(?:; line \d+ pos \d+)?;?$|\s*SQLSTATE: \w+.*")
 _MAX = 400
 _VALUE = re.compile(r"(?<=he value ).+?(?= of the type)|(?<=ecord: ).+|(?<=ecords: ).+|'[^'/\n]*'")
@@ -37,6 +39,9 @@ def one_line(error: BaseException, mask: Collection[str] = ()) -> str:
         thrown.insert(0, text.partition("\n")[0])
     first, last = (_FRAME.sub("", _TASK.sub("", thrown[n].strip())) for n in (0, -1))
     line = first if last in first else f"{first.rstrip('.')}: {last}"
+    if raised := _PYTHON.findall(text):
+        said, kind = raised[-1]  # without quotes, a value in it cannot be recognized
+        line = f"a Python function raised {kind if mask else said}"
     line = line or type(error).__name__
     if mask:
         line = _VALUE.sub(lambda value: masked(value[0]), line)
