@@ -155,7 +155,20 @@ def test_a_batch_job_and_two_streams(log):
     assert orders.status("2026-09-14T14").others == ("t/1",)
 
 
+def checkpoint_without_json(log):
+    """Return the folder of a checkpoint whose offsets are no JSON."""
+    offsets = log.run.root / "checkpoint" / "offsets"
+    offsets.mkdir(parents=True)
+    (offsets / "1").write_text("v1\n{}\n{0: 5}\n")
+    return str(offsets.parent)
+
+
 REFUSED = [
+    (
+        lambda log: log.batch(1, (0, [5]), checkpoint=checkpoint_without_json(log)),
+        ArgumentError,
+        r"checkpoint: /.*/offsets/1 has the line '\{0: 5\}', expected JSON",
+    ),
     (lambda log: log.open("a/b", {"t": {"0": 1}}), ArgumentError, "name: 'a/b', expected the"),
     (lambda log: log.open("a\ud800", {"t": {"0": 9, "1": 9}}), ArgumentError, "name: 'a"),
     (lambda log: log.open("a" * 1024, {"t": {"0": 9, "1": 9}}), ArgumentError, "tag: 'r/orders/a"),

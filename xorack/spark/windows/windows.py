@@ -346,7 +346,13 @@ def _offsets_of(
             raise ArgumentError("checkpoint", str(checkpoint), expected)
         offsets: dict[str, int] = {}
         for line in lines[2:]:
-            offsets |= {} if line == "-" else _positions_of(json.loads(line), columns, "checkpoint")
+            try:
+                positions = None if line == "-" else json.loads(line)
+            except ValueError:
+                problem = f"{checkpoint}/offsets/{batch} has the line {line!r}, expected JSON"
+                raise ArgumentError("checkpoint", problem=problem) from None
+            if positions is not None:
+                offsets |= _positions_of(positions, columns, "checkpoint")
         return offsets
 
     until = read(batch_id)
