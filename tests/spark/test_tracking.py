@@ -465,7 +465,9 @@ def test_outputs_that_are_invalid(run):
     lines.start(run.write_lines())
     run.sent()
     frame = run.read()
+    stream = run.spark.readStream.schema(frame.schema).parquet(str(run.root / "lines"))
     for given, problem in [
+        ((stream,), "the frame is a stream, expected the frame of a micro-batch"),
         ((), "no output given, expected one of written, observed, read"),
         (([],), "an empty list"),
         ((Path("/x"),), r"PosixPath\('/x'\), expected a frame, path or table's name"),

@@ -49,6 +49,9 @@ def open_output(tracking: RunOptions, output: Place, option: str = "written") ->
     output = tables.pinned(spark, output)
     if not isinstance(output, str | Snapshot):
         frame = units.check_frame(option, output, "a frame, path or table's name")
+        if frame.isStreaming:
+            problem = "the frame is a stream, expected the frame of a micro-batch, in foreachBatch"
+            raise ArgumentError(option, problem=problem)
         check_reading(frame, option)
         return frame
     try:
