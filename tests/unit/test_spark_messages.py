@@ -4,6 +4,7 @@ import pytest
 
 from xorack.core.masking import masked
 from xorack.spark.messages import one_line
+from xorack.spark.missing.telling import units_in_words
 
 PY4J = """An error occurred while calling o60.collectToPython.
 : org.apache.spark.SparkException: [FAILED_READ_FILE.NO_HINT] Encountered error while reading file \
@@ -74,3 +75,16 @@ def test_one_line_has_no_value_of_a_row_if_columns_are_masked(text, value):
 
 def test_the_text_of_an_error_of_python_is_hidden_if_columns_are_masked():
     assert one_line(ValueError(PYTHON), {"email"}) == "a Python function raised ValueError"
+
+
+@pytest.mark.parametrize(
+    ("there", "of", "words"),
+    [
+        (0, 0, "0 of 0 units of 'a' are"),
+        (0, 1, "0 of 1 unit of 'a' is"),
+        (1, 9, "1 of 9 units of 'a' is"),
+        (2, 9, "2 of 9 units of 'a' are"),
+    ],
+)
+def test_the_verb_of_a_part_of_the_units(there, of, words):
+    assert units_in_words(there, of, "a") == f"{words} in the output"

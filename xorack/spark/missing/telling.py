@@ -197,7 +197,7 @@ def head_of(name: str, started: Totals, written: Totals, facts: Facts | None) ->
 def units_in_words(there: int, of: int, name: str, place: str = "the output") -> str:
     """Say how many units of a name are in a place."""
     return (
-        f"{there:,} of {plural(of, 'unit')} of {name!r} {verb(there if of > 1 else 1)} in {place}"
+        f"{there:,} of {plural(of, 'unit')} of {name!r} {verb(1 if of == 1 else there)} in {place}"
     )
 
 
