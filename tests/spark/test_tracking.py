@@ -107,6 +107,8 @@ def test_a_start_that_failed_claims_nothing(run):
     path = run.write_lines()
     with pytest.raises(ColumnsError, match="column nr is not in the frame"):
         run.tracking.rows("typo", chain="order", unit="nr").start(path)
+    with pytest.raises(ColumnsError, match=r"^column xorack_unit_: xorack needs this name"):
+        run.rows.start(run.read().withColumn("xorack_unit_", F.lit(1)))
     by_order = run.tracking.rows("lines", chain="order", unit="sku")
     expected = (
         r"^the units of chain '2026-01-31/order/\d' cancel each other out: add a unit column "

@@ -28,6 +28,7 @@ from xorack.spark.types import types_of
 from xorack.spark.units import (
     chain_columns,
     check_frame,
+    check_names,
     column_named,
     has_columns,
     is_deterministic,
@@ -83,6 +84,7 @@ def keep_record(
     tracking = rows.tracking
     written = pinned(tracking.spark, written)
     frame = open_output(tracking, written)
+    check_names(frame)
     skipped = check_all_is_read(rows, written, frame)
     folded = complete(fold_input(rows, frame))
     if "summary" in header:

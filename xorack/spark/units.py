@@ -36,6 +36,10 @@ GLOB = str.maketrans({character: f"\\{character}" for character in "\\*?[]{}"})
 """For `str.translate`: turns a path into a pattern of Hadoop that matches only this path."""
 # Integers of all sizes have the same units and tags.
 INTEGERS = ("tinyint", "smallint", "int", "bigint")
+_RESERVED = {
+    f"xorack_{word}_"
+    for word in ("chain", "drawn", "file", "kept", "key", "missing", "named", "state", "unit")
+}
 _SUITABLE = "an integer, boolean, string, binary, date, timestamp, timestamp_ntz or decimal"
 
 
@@ -85,6 +89,13 @@ def check_frame(option: str, value: T, expected: str = "a frame") -> T:
     if not hasattr(value, "mapInArrow"):
         raise ArgumentError(option, value, expected)
     return value
+
+
+def check_names(frame: DataFrame) -> None:
+    """Raise `ColumnsError` if a column has a name that comparisons give to their own columns."""
+    for name in frame.columns:
+        if name.lower() in _RESERVED:
+            raise ColumnsError(f"column {name}: xorack needs this name for a column of its own")
 
 
 def field_named(frame: DataFrame, name: str) -> StructField:
