@@ -19,9 +19,9 @@ from xorack.local.embedded import EmbeddedAWS
 pytestmark = pytest.mark.slow
 
 UPDATES = (
-    "-c batch_size=20 -c memory_mb=512",
-    "-c retention_days=40 -c default_timeout_seconds=3600",
-    "-c mask=customer -c monitoring=full",
+    {"batch_size": "20", "memory_mb": "512"},
+    {"retention_days": "40", "default_timeout_seconds": "3600"},
+    {"mask": "customer", "monitoring": "full"},
 )
 """Settings of three updates: of the mapping, of times that items depend on, of what is kept. The
 last one also has code with more shards of the index."""
@@ -116,9 +116,7 @@ def test_every_chain_is_acked_while_the_stack_is_updated_three_times(
             monkeypatch.setattr(code, "assemble_code", Mock(return_value=grown))
             hashes = code_hashes(operator)
         done.append(len(load.tags))
-        operator.settings |= dict(
-            pair.split("=") for pair in settings.removeprefix("-c ").split(" -c ")
-        )
+        operator.settings |= settings
         operator.make(["deploy", "ARGS=-c stack_name=xorack"])
     assert eventually(lambda: len(load.tags) > done[2])
     tags = load.stop()

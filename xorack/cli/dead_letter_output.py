@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from xorack.cli import screen
-from xorack.core.text import listed, plural
+from xorack.core.text import listed, plural, verb
 from xorack.ops.body import body_lines
 from xorack.ops.dead_letters import KINDS, Kind
 from xorack.ops.redrive import Redrive, Survey
@@ -97,7 +97,7 @@ def run_redrive(
     for kind in KINDS:
         if kind not in kinds and (stay := survey.count(kind)):
             why = _STAY[kind].format(days=redrive.retention_ms / _DAY_MS)
-            screen.say(f"{plural(stay, 'message')} {'is' if stay == 1 else 'are'} {why}")
+            screen.say(f"{plural(stay, 'message')} {verb(stay)} {why}")
     if not survey.seen:
         return int(survey.selects_nothing)
     if nothing_to_move:

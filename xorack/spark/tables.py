@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.errors import ParseException
 
 from xorack.core.errors import ArgumentError, StateError
-from xorack.spark.messages import one_line
+from xorack.spark.messages import one_line, readable
 from xorack.spark.storage import Stored
 
 if TYPE_CHECKING:
@@ -236,22 +236,14 @@ def to_publish(spark: SparkSession, written: Any, allow_missing: bool) -> Snapsh
         return branch
     name = branch.name if isinstance(branch, Snapshot) else written
     if isinstance(branch, str) and "/" not in branch:
-        _check_readable(spark, branch)
+        with readable("written", f"{branch!r} cannot be read"):
+            _ = spark.table(branch).schema
     passed = repr(name) if isinstance(name, str) else "a list, a frame or nothing"
     problem = (
         "True needs one branch of an Iceberg table as the output, such as "
         f"'cat.db.bills.branch_audit', not {passed}: only a branch is hidden from readers of main"
     )
     raise ArgumentError("publish", problem=problem)
-
-
-def _check_readable(spark: SparkSession, name: str) -> None:
-    """Raise `ArgumentError` with the reason if a table cannot be read, as without its branch."""
-    try:
-        _ = spark.table(name).schema
-    except Exception as error:  # noqa: BLE001 - Java raises any error
-        problem = f"{name!r} cannot be read: {one_line(error).rstrip('.')}"
-        raise ArgumentError("written", problem=problem) from None
 
 
 def publish(spark: SparkSession, snapshot: Snapshot, proof: str) -> None:

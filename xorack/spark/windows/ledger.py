@@ -48,7 +48,7 @@ from xorack.core.errors import ArgumentError, StateError
 from xorack.core.hashing import unit_id
 from xorack.core.partition_names import shortened
 from xorack.core.request import Request
-from xorack.core.text import plural
+from xorack.core.text import plural, verb
 
 _CELLS = 16
 _DATED = re.compile(r"\d{4}-\d\d-\d\d")
@@ -300,7 +300,7 @@ def _check_gaps(own: Mapping[str, Range], gaps: str, *, follows: bool) -> None:
         if span.gaps and gaps == "error":
             raise StateError(
                 f"{span.gaps} of the positions {span.begin} to {span.end - 1} of {key} "
-                f"{'has' if span.gaps == 1 else 'have'} no row in this batch, and gaps='error' "
+                f"{verb(span.gaps, 'has', 'have')} no row in this batch, and gaps='error' "
                 "refuses this"
             )
 
