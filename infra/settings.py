@@ -24,8 +24,8 @@ class StackSettings(Settings):
 
     Attributes:
         stack_name: The name of the stack. Two stacks share nothing.
-        senders: Principals that may send, besides principals of this account that have a policy of
-            their own: account numbers, ARNs of roles and users, services, separated by commas.
+        senders: Principals that may send, separated by commas: account numbers, ARNs of roles and
+            users, services. Principals of this account need only a policy of their own.
         event_bus_arn: The ARN of the bus for events. By default, the stack creates a bus.
         encryption_key_arn: The ARN of the key for the table, the queues, the logs and environments.
     """

@@ -11,9 +11,10 @@ It runs three queries. Each has its own checkpoint in OUT/checkpoints:
 Files may arrive in folders below DIR. A file's name is its path in DIR. The program prints how many
 names have no chain: hidden names, links to folders, broken links, and empty files.
 
-In OUT/words, each file has a row without a word, which has an error if the file cannot be read, and
-a row for each word. They are in one Parquet file, and so in one batch. If a batch is repeated after
-a kill, it has the same rows and sends the same requests. docs/spark.md has the details.
+In OUT/words, each file has a row for each word, and a row without a word. The latter has an error
+if the file cannot be read. They are in one Parquet file, and so in one batch. If a batch is
+repeated after a kill, it has the same rows and sends the same requests. docs/spark.md has the
+details.
 """
 
 import os

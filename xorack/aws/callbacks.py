@@ -26,7 +26,7 @@ _ERROR: Final = "ChainFailed"
 class _Service(NamedTuple):
     """A service with callbacks: its name in boto3, and its operations for acked and failed chains.
 
-    The codes in ``over`` mean that the callback is gone: the task ended in another way, or an
+    The codes in ``over`` mean that the callback is gone. The task ended in another way, or an
     earlier call completed it and the response was lost.
     """
 

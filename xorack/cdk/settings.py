@@ -106,10 +106,9 @@ class Settings:
         table_name: The name of an existing table in this account and region. By default, the acker
             creates a table.
         partition_key: The name of the table's partition key.
-        profile: `low-cost` has batches of up to 1,000 messages and a window of one second, for
-            which Lambda can wait up to 20 seconds on a quiet queue. `low-latency` has batches of up
-            to 10 messages and no window, which causes more invocations and writes
-            (docs/capacity.md).
+        profile: `low-cost` has batches of up to 1,000 messages and a window of one second. On a
+            quiet queue, Lambda can wait up to 20 seconds for it. `low-latency` has batches of up to
+            10 messages and no window, which causes more invocations and writes (docs/capacity.md).
         function_timeout_seconds: The timeout of the consumer and the sweeper. The queue's
             visibility timeout follows from it. No write starts in the last 19 seconds, or with a
             timeout of 10 seconds in the last 6.

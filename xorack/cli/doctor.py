@@ -85,8 +85,8 @@ def doctor(
     acked, and one fails. A temporary rule and a temporary queue receive their events. The failed
     chain sets off the alarm ChainsFailed.
 
-    With --load, the command sends chains with faults at this rate, verifies each of them, and shows
-    throughput, latencies and an upper bound of the cost.
+    With --load, the command sends chains with faults at this rate, and verifies each of them. It
+    shows throughput, latencies and an upper bound of the cost.
 
     Exit status: 0 if all is well; 1 if a check failed, or after an error.
     """

@@ -36,8 +36,8 @@ _NONE = TimeOuts(0, 0)
 class Budget:
     """The time of one step of an invocation.
 
-    A call starts only if this call and one call of each later step can end in time, even if all of
-    them take the longest possible time.
+    A call starts only if this call and one call of each later step can end in time. Each of them is
+    assumed to take the longest possible time.
     """
 
     seconds_left: Callable[[], float] = lambda: inf

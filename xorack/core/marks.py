@@ -6,7 +6,7 @@ would make the item large, they are spilled: copied to other items, the buckets,
 removed from the chain's item. docs/adr/0002-marks.md describes the alternatives.
 
 Spilled marks form runs, as in a log-structured merge tree. A run of a level holds up to seven times
-as many marks as the level below can hold; further marks are merged into the next level. All runs
+as many marks as the level below can hold. Further marks are merged into the next level. All runs
 follow from the number of spilled marks. A mark's key decides which of the run's buckets stores the
 mark.
 

@@ -143,8 +143,9 @@ def find_reasons(
 ) -> Reasons:
     """Find the conditions that distinguish missing rows from other rows.
 
-    A condition is found if nearly all missing rows and at most half of the other rows meet it, or
-    if only missing rows meet it. The probability of such counts by chance has to be at most 1 %.
+    A condition is found if nearly all missing rows and at most half of the other rows meet it. It
+    is also found if only missing rows meet it. The probability of such counts by chance has to be
+    at most 1 %.
 
     Args:
         missing: All missing rows, or a sample of them.

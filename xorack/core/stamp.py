@@ -1,7 +1,8 @@
 """Stamps: the bytes that stand for units, and their XOR.
 
-A stamp is opaque (any bytes), plain (8 bytes, the unit's id) or traced: an invertible Bloom lookup
-table, whose length shows its number of cells. `xorack.core.peeling` reads ids out of it.
+A stamp is opaque (any bytes), plain (8 bytes, the unit's id) or traced. A traced stamp is an
+invertible Bloom lookup table, whose length shows its number of cells. `xorack.core.peeling` reads
+ids out of it.
 
 Sources: Apache Storm's acker for the XOR; Goodrich and Mitzenmacher, "Invertible Bloom Lookup
 Tables" (2011), for the tables.
