@@ -176,9 +176,9 @@ export function sumOf(ids, cells) {
 
 const UNIT_OF_ZERO = 0xfaec1e2ac606499cn; // its hash is 0, so it has no traced stamp
 
-export function checkUnit(id, cells) {
+export function checkUnit(id, cells, field = "unit") {
   const expected = "an id other than faec1e2ac606499c, which hashes to 0";
-  check(!cells || id !== UNIT_OF_ZERO, "unit", hex(id), expected);
+  check(!cells || id !== UNIT_OF_ZERO, field, hex(id), expected);
   return id;
 }
 
@@ -304,6 +304,7 @@ export function parentsOf(tokens, tag) {
   const size = all.reduce((sum, one) => sum + Buffer.byteLength(one), 0);
   const expected = `at most ${MAX_PARENTS} different chains, whose tags have at most 4,096 bytes`;
   check(isFew && size <= MAX_DETAIL_BYTES, "parents", all, expected, { argument: "parent" });
+  for (const token of tokens) checkUnit(number(token.unit), cellsOf(token), "parents.unit");
   return tokens.map(({ unit, tags, kind, cells }) => ({
     unit,
     tags: [...tags].sort(),

@@ -235,6 +235,28 @@ def test_the_ids_of_ends_belong_to_the_acker_and_parents_are_content(world):
     assert world.now == NOW
 
 
+@pytest.mark.parametrize(
+    ("parents", "error"),
+    [
+        (
+            [{"unit": "faec1e2ac606499c", "tags": ["p"]}],
+            "requests[1].parents.unit: 'faec1e2ac606499c', expected an id other than "
+            "faec1e2ac606499c, which hashes to 0",
+        ),
+        (
+            [parent_of("p"), parent_of("p")],
+            "requests[1].parents: '2 tags', expected at most 100 different chains",
+        ),
+    ],
+)
+def test_an_invalid_parent_is_refused_by_its_name_and_the_rest_is_applied(world, parents, error):
+    raw = {**create("c").to_json(), "parents": parents}
+    body = json.dumps({"version": 1, "requests": [create("p").to_json(), raw]})
+    world.consume(body)
+    (letter,) = world.dead_letters.letters
+    assert (letter.reason, [*world.store.chains]) == (error, ["p"])
+
+
 def test_a_tracker_starts_a_chain_that_is_a_child_of_a_step(world):
     queue = FakeQueue()
     tracker = Tracker("https://queue", queue, stamps="plain", token_key="k" * 16)

@@ -180,7 +180,7 @@ def _parents(field: str, value: Any) -> tuple[Parent, ...]:
     expected = "an array of units, each with unit, tags, and kind or cells, as a token has them"
     if not isinstance(value, (list, tuple)) or not value:
         raise ArgumentError(field, value, expected)
-    parents = tuple(sorted({_parent(field, parent, expected) for parent in value}))
+    parents = tuple(sorted(_parent(field, parent, expected) for parent in value))
     tags = [tag for parent in parents for tag in parent.tags]
     if len({*tags}) < len(tags) or len(tags) > MAX_PARENTS:
         raise ArgumentError(field, f"{len(tags)} tags", f"at most {MAX_PARENTS} different chains")
@@ -203,7 +203,10 @@ def _parent(field: str, value: Any, expected: str) -> Parent:
     cells = _cells(f"{field}.cells", value.get("cells", TRACED_CELLS if kind == "traced" else 0))
     if (cells == 0) != (kind == "plain"):
         raise ArgumentError(f"{field}.cells", cells, f"a size of {kind} stamps")
-    check_unit(unit, cells)
+    try:
+        check_unit(unit, cells)
+    except ArgumentError as error:
+        raise ArgumentError(f"{field}.unit", f"{unit:016x}", error.expected) from None
     return Parent(unit, tuple(sorted(CHECKS["tag"](f"{field}.tags", tag) for tag in tags)), cells)
 
 
