@@ -204,7 +204,7 @@ def test_a_run_leads_to_its_failed_file_its_missing_words_and_back(aws, web):
     run = Request.create("run", "c", starts=[4, 5], cells=0)
     apply(aws, run, create, note, Request.fail(file, "f", "2 words are missing"))
     page = request(web, "chain?tag=run")
-    assert "0 acked, 1 open, 1 failed: run/file/a" in page.text
+    assert "0 acked, 1 other unit open, 1 failed: run/file/a" in page.text
     assert "1 of 1 chain failed: 2 words are missing: word = &#39;whale&#39;" in page.text
     page = request(web, linked(page, file))
     assert missing in page.text

@@ -84,7 +84,8 @@ def _of_family(status: ChainStatus, children: Sequence[ChainStatus]) -> list[Clu
         )
     if status.chain.parent_tags and status.chain.status == "failed":
         parents = ", ".join(status.chain.parent_tags)
-        why.append(Clue("parents", f"it is a unit of {parents}, which cannot be acked without it"))
+        text = f"it is a unit of {parents}, and its failure left this unit outstanding"
+        why.append(Clue("parents", text))
     return why
 
 

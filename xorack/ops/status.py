@@ -113,7 +113,9 @@ class ChainStatus:
         if not self.chain.children:
             return ""
         ended = self.chain.ended_children
-        left = "" if self.chain.final else f" {self.open_units or 0:,} open,"
+        # Units that are no chains are open, too. Before the create, the number may be unknown.
+        units = None if self.chain.final else self.open_units
+        left = "" if units is None else f" {plural(units, 'other unit')} open,"
         counts = f"{ended['acked']:,} acked,{left} {ended['failed']:,} failed"
         tags = ended["failed_tags"]
         failed = cut(tags, min(_TAGS_SHOWN, len(tags)), ended["failed"])
