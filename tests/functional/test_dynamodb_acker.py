@@ -13,7 +13,7 @@ from tests.support.threads import in_threads
 from xorack import DynamoDBAcker, Stamp, errors, xor
 from xorack.aws.client import CONFIG
 from xorack.aws.retry import RetryPolicy
-from xorack.client.token import Token
+from xorack.client.token import Keys, Token
 from xorack.core.ports import DEFAULT_RETENTION_MS
 
 A, B, C = b"\x29" * 64, b"\x25" * 64, b"\xa9" * 64
@@ -137,6 +137,15 @@ def test_a_chain_can_be_a_unit_of_another(aws, acker):
         {"unit": f"{7:016x}", "tags": ["p"], "kind": "plain"}
     ]
     assert item["parents_pending"] == {"N": "1"}
+
+
+def test_a_forged_parent_is_refused_if_the_environment_has_a_key(aws, acker, monkeypatch):
+    monkeypatch.setenv("XORACK_TOKEN_KEY", "k" * 16)
+    forged = Token(7, ("p",), "plain")
+    with pytest.raises(errors.ArgumentError, match="token mac: missing"):
+        acker.create("c", A, parent=forged)
+    assert aws.item("c") is None
+    acker.create("c", A, parent=Keys().sign(forged))
 
 
 def test_delete_waits_for_no_event_if_no_sweeper_watches_the_table(aws, client):

@@ -101,11 +101,15 @@ AnyToken: TypeAlias = Token | Mapping[str, Any] | str | bytes
 def parent_fields(
     parent: AnyToken | Sequence[AnyToken] | None,
     fail_parent: bool,
-    read: Callable[[AnyToken], Token] = Token.from_json,
+    read: Callable[[AnyToken], Token] | None = None,
 ) -> dict[str, Any]:
-    """Return the fields of a create whose chain stands for the units of these tokens."""
+    """Return the fields of a create whose chain stands for the units of these tokens.
+
+    By default, the keys of the environment verify the tokens.
+    """
     if parent is None:
         return {"fail_parent": True} if fail_parent else {}
+    read = read or Keys().verified
     tokens = map(read, parent if isinstance(parent, (list, tuple)) else [parent])
     parents = [Parent(token.unit, token.tags, token.stamp_cells) for token in tokens]
     return {"parents": parents, "fail_parent": fail_parent}
