@@ -5,7 +5,7 @@ import json
 import pytest
 from botocore.exceptions import ClientError
 
-from tests.support.cli import TAG, apply, assert_error, deliver, named_lines, start
+from tests.support.cli import TAG, apply, assert_error, deliver, named_lines, start, store
 from tests.support.dead_letters import put
 from tests.support.functions import message
 from tests.support.services import Message
@@ -138,6 +138,26 @@ def test_the_units_of_a_parent_that_are_no_chains_are_not_counted_as_its_childre
     assert lines_of(xorack("show", RUN))["children"] == ["1 acked, 0 failed"]
     apply(stack, Request.create(RUN, "c", starts=[5, 6], cells=0))
     assert lines_of(xorack("show", RUN))["children"] == ["1 acked, 1 other unit open, 0 failed"]
+
+
+def test_a_child_that_failed_twice_under_one_tag_is_explained_once(stack, xorack):
+    parent = {"unit": f"{5:016x}", "tags": [RUN], "kind": "plain"}
+    for reason in ("no disk", "no network"):
+        create = Request.create("file", "c", starts=[7], parents=[parent])
+        apply(stack, create, Request.fail("file", "f", reason))
+        if reason == "no disk":
+            store(stack).delete("file", force=True)
+    why = lines_of(xorack("explain", RUN))["why"]
+    assert "2 chains that are units of it failed: xorack explain file" in why
+    assert "1 of 1 chain failed: no network" in why
+    store(stack).delete("file", force=True)
+    apply(stack, Request.create("file", "c", starts=[7]))
+    # The chain that has the tag now has not failed.
+    failed = [text for text in lines_of(xorack("explain", RUN))["why"] if "failed" in text]
+    assert failed == [
+        "chain file failed: no network",
+        "2 chains that are units of it failed: xorack explain file",
+    ]
 
 
 def test_a_parent_leads_to_its_failed_child_and_back(stack, xorack):

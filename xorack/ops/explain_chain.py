@@ -38,7 +38,9 @@ def explain_chain(
     if status.reason:
         why.append(Clue("reason", f"{chain.status}: {status.reason}"))
     if status.note_text:
-        why.append(Clue("note", f"a sender noted: {status.note_text}"))
+        # The note about a failed chain is from the acker.
+        by = "" if "chain" in (status.note or {}) else "a sender noted: "
+        why.append(Clue("note", f"{by}{status.note_text}"))
     why += _of_family(status, children)
     why += _of_letters(letters)
     why += clues_of(status)

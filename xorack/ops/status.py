@@ -177,7 +177,10 @@ class ChainStatus:
 
     @property
     def note(self) -> dict[str, Any] | None:
-        """A sender's note with ``text``, ``missing``, ``missing_count``; None without a note."""
+        """The note with ``text``, ``missing``, ``missing_count``; None without a note.
+
+        A note of the acker about a failed chain also has ``chain``.
+        """
         return json.loads(self.chain.note) if self.chain.note else None
 
     @property
@@ -304,6 +307,8 @@ def read_status(store: ChainStore, tag: str) -> ChainStatus:
 
 def failed_children(store: ChainStore, status: ChainStatus) -> list[ChainStatus]:
     """Read the failed chains that are units of a chain, as far as its item names them."""
-    tags = status.chain.ended_children["failed_tags"]
+    # A tag that was deleted and used again may have failed twice, or its new chain not at all.
+    tags = [*dict.fromkeys(status.chain.ended_children["failed_tags"])]
     chains = store.read(tags, lambda _: None) if tags else {}
-    return [ChainStatus(chains[tag], status.now) for tag in tags if tag in chains]
+    failed = [chain for chain in chains.values() if chain.status == "failed"]
+    return [ChainStatus(chain, status.now) for chain in failed]
