@@ -208,7 +208,7 @@ def test_a_run_leads_to_its_failed_file_its_missing_words_and_back(aws, web):
     assert "1 of 1 chain failed: 2 words are missing: word = &#39;whale&#39;" in page.text
     page = request(web, linked(page, file))
     assert missing in page.text
-    assert "1 open, 1 failed" in request(web, linked(page, "run")).text
+    assert "1 other unit open, 1 failed" in request(web, linked(page, "run")).text
 
 
 def start_with_rope(aws):
