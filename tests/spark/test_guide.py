@@ -40,9 +40,9 @@ def run(session, queue, tmp_path):
         "orders": spark.createDataFrame(ROWS, ORDERS),
         "database_url": "jdbc:derby:memory:guide;create=true",
         "event": {"detail": {"outstanding": [f"{unit_id('2026-01-31/lines', 18, 4):016x}"]}},
-        "files": spark.readStream.schema("file string, line int, sku string, amount long").json(
-            str(tmp_path / "arriving")
-        ),
+        "files": spark.readStream.schema("file string, line int, sku string, amount long")
+        .option("maxFileAge", "36500d")
+        .json(str(tmp_path / "arriving")),
     }
 
     def run_snippet(text):

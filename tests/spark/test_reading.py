@@ -261,11 +261,21 @@ def test_the_source_of_a_stream_is_checked_before_it_starts(run):
     folder = Path(run.write_lines(name="in [2026]"))
     schema = "order int, line int, sku string, amount int"
 
-    def check(path, **options):
-        return run.rows.check_stream(run.spark.readStream.schema(schema).parquet(path, **options))
+    def check(path, maxFileAge="36500d", **options):
+        stream = run.spark.readStream.schema(schema).option("maxFileAge", maxFileAge)
+        return run.rows.check_stream(stream.options(**options).parquet(path))
 
     escaped = str(folder).replace("[", "\\[").replace("]", "\\]")
     assert check(escaped) == 0
+    assert check(escaped, "1h", latestFirst=True, maxFilesPerTrigger=1) == 0
+    for options in ({}, {"latestFirst": True}, {"maxFilesPerTrigger": 1}):
+        with pytest.raises(ArgumentError, match=r"^frame: maxFileAge is 1h: .* more than 1h older"):
+            check(escaped, "1h", **options)
+    with pytest.raises(ArgumentError, match=r"^frame: fileNameOnly is true: Spark leaves out"):
+        check(escaped, fileNameOnly=True)
+    with pytest.warns(UserWarning, match="arrive later and are more than 7d older") as caught:
+        run.rows.check_stream(run.spark.readStream.schema(schema).parquet(escaped))
+    assert [warning.filename for warning in caught] == [__file__]
     assert run.rows.check_stream(run.spark.readStream.format("rate").load()) == 0
     with pytest.raises(ArgumentError, match=r"^frame: .*are patterns: put a backslash before each"):
         check(str(folder))

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from pyspark.errors import AnalysisException
@@ -40,6 +41,8 @@ _LISTING = ("recursivefilelookup", "pathglobfilter")
 """Options of a source that decide which files it reads."""
 _BINARY = (".parquet", ".orc", ".avro")
 """Endings of formats whose valid files are never empty."""
+_ALL_AGES = r"\d{5,}d"
+"""Values of ``maxFileAge`` that are longer than any file is old."""
 _MAX_PLACES = 100
 """Most folders of a table that are searched for hidden names and broken links."""
 
@@ -59,6 +62,7 @@ def check_stream(rows: RowNames, frame: DataFrame) -> int:
         if (path := lowered.get("path")) is None:
             continue
         listing = {name: lowered[name] for name in _LISTING if name in lowered}
+        _check_late_files(rows, lowered)
         reader = rows.tracking.spark.read.format("binaryFile").options(**listing)
         try:
             listed = reader.load(path)
@@ -70,6 +74,35 @@ def check_stream(rows: RowNames, frame: DataFrame) -> int:
             raise ArgumentError("frame", problem=problem) from None
         skipped += check_all_is_read(rows, path, listed, "frame")
     return skipped
+
+
+def _check_late_files(rows: RowNames, options: Mapping[str, str]) -> None:
+    """Refuse options of a stream with which Spark leaves out files that arrive later.
+
+    Spark reads the first files of any age. Later it leaves out each file that is more than
+    `maxFileAge`, by default 7 days, older than the newest file that it has read. It ignores
+    this option if it reads the latest files first, and a number of them at a time.
+    """
+    if options.get("filenameonly", "").lower() == "true":
+        problem = (
+            "fileNameOnly is true: Spark leaves out, without an error, a file whose name it has "
+            "read in another folder; remove it"
+        )
+        raise ArgumentError("frame", problem=problem)
+    is_latest_first = options.get("latestfirst", "").lower() == "true"
+    if is_latest_first and "maxfilespertrigger" in options:
+        return
+    age = options.get("maxfileage")
+    if re.fullmatch(_ALL_AGES, age or ""):
+        return
+    how = 'give the stream .option("maxFileAge", "36500d")'
+    what = (
+        f"Spark leaves out, without an error, files that arrive later and are more than "
+        f"{age or '7d'} older than the newest file that it has read; {how}"
+    )
+    if age is not None:
+        raise ArgumentError("frame", problem=f"maxFileAge is {age}: {what}")
+    warnings.warn(f"{rows.name}: {what}", stacklevel=4)
 
 
 def check_all_is_read(

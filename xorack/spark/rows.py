@@ -180,7 +180,8 @@ class TrackedRows(Rows):
     def check_stream(self, frame: DataFrame) -> int:
         """Check that a stream of files will read its folder, before its query starts.
 
-        In a micro-batch, Spark does not say where the rows come from.
+        In a micro-batch, Spark does not say where the rows come from. A warning says if Spark will
+        leave out old files that arrive late, because the stream has no option ``maxFileAge``.
 
         Args:
             frame: The stream, as ``spark.readStream`` returns it.
