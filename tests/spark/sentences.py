@@ -49,6 +49,7 @@ def false_claims(
     """Return the claims in an error's text that do not hold; earlier calls have acked chains."""
     claims = [*_head(text, truth), *_chains(text, sent, chains, earlier), *_counts(text, truth)]
     claims += [*_conditions(text, truth), *_twice(text, truth), *_same(text, truth)]
+    claims += [*_listed(text, truth)]
     claims += [(found[0], False) for found in _ONE_OF_MANY.finditer(text)]
     return [claim for claim, holds in claims if not holds]
 
@@ -113,6 +114,16 @@ def _twice(text: str, truth: Truth):
     ):
         hidden = [u for u in truth.missing if truth.started[u] > 1 and truth.written[u]]
         yield found[0], _number(found[1]) == len(hidden)
+
+
+def _listed(text: str, truth: Truth):
+    """Check the number of units that follow the first 20; several rows may have one unit."""
+    for found in re.finditer(r"^(missing|doubled), by .*, and ([\d,]+) more$", text, re.MULTILINE):
+        units = truth.surplus.keys() & truth.started.keys()
+        if found[1] == "missing":
+            lost = truth.missing
+            units = {u for u in lost if truth.started[u] == 1 or not truth.written[u]}
+        yield f"and {found[2]} more {found[1]}", 20 + _number(found[2]) == len(units)
 
 
 def _same(text: str, truth: Truth):

@@ -123,6 +123,18 @@ def test_units_that_are_twice_in_the_source(run, tmp_path):
     assert units_of(error.found.rows.where("line = 1")) == [(3, 1)] * 2
 
 
+def test_a_unit_of_several_rows_is_listed_once(run, tmp_path):
+    new, part = run.again(run_id="listed", root=tmp_path), "order = 6 AND line <= 30"
+    source = [*LINES, *((6, line) for line in range(1, 31))]
+    with pytest.warns(UserWarning, match="30 units occur more than once, in 60 of 184 rows"):
+        new.rows.start(new.write_lines(source))
+    kept, again = job_of(new, f"NOT ({part})"), job_of(new).unionAll(job_of(new, part))
+    for word, job in {"missing": kept, "doubled": again}.items():
+        error = finish(new, billed(new, job), units_of(job), source)
+        assert f"\n{word}, by (order, line): " in str(error)
+        assert str(error).count("), and 10 more") == 1
+
+
 @pytest.mark.slow
 def test_a_source_may_have_columns_of_any_name(run, monkeypatch):
     """The columns that a comparison adds to a source have names that no source has."""

@@ -206,6 +206,8 @@ _COUNTS = {
     "hidden_units": f"count_if({_IS_HIDDEN})",
     "hidden_rows": f"sum(if({_IS_HIDDEN}, started, 0L))",
     "doubled_rows": "sum(if(started < other, started, 0L))",
+    "named_units": f"count_if(started > other AND {_IS_NAMED})",
+    "doubled_units": "count_if(0 < started AND started < other)",
     "differing": "count(xorack_unit_)",
 }
 """Sums for the fields of `Counts`. All equal units are one row, whose unit is null."""

@@ -139,8 +139,8 @@ def error_of(
     if missing is not None:
         lines += [str(missing), missing.proof]
         for word, names, count in (
-            ("missing", findings.names, missing.named),
-            ("doubled", findings.doubled, missing.doubled_rows),
+            ("missing", findings.names, missing.named_units),
+            ("doubled", findings.doubled, missing.doubled_units),
         ):
             lines.append(telling.named_in_words(word, rows.unit, names, count) if names else "")
     lines += [*difference.hints, difference.problem]

@@ -267,16 +267,24 @@ def _by_groups(comparison: Comparison, facts: Facts, source: DataFrame) -> _Comp
     facts = replace(facts, by=groups.by, exchanged=exchanged)
     if groups.units is None or sums_of_units(groups.units) != facts.difference:
         return _Compared(facts, None, candidates)
-    parts = "sum(greatest(missing_count, 0))", "sum(greatest(-missing_count, 0))", "count(1)"
-    missing, surplus, differing = sums_of(groups.units, *parts)
+    sums = ["sum(greatest(missing_count, 0))", "sum(greatest(-missing_count, 0))"]
+    parts = [*sums, "count_if(missing_count > 0)", "count_if(missing_count < 0)"]
+    missing, surplus, missing_units, doubled_units = sums_of(groups.units, *parts)
     # If a missing unit has more rows in the source than are missing, the output has one of these
     # rows. Then no row has a name.
     marked = source.select("xorack_unit_").join(groups.units, "xorack_unit_")
     lost, doubled = sums_of(marked, "count_if(missing_count > 0)", "count_if(missing_count < 0)")
     if lost != missing:
         return _Compared(facts, None, candidates)
+    differing = missing_units + doubled_units
     counts = Counts(
-        missing=missing, named=missing, surplus=surplus, doubled_rows=doubled, differing=differing
+        missing=missing,
+        named=missing,
+        surplus=surplus,
+        doubled_rows=doubled,
+        named_units=missing_units,
+        doubled_units=doubled_units,
+        differing=differing,
     )
     facts = replace(facts, is_exact=True, **vars(counts))
     return _Compared(facts, collected(groups.units, differing))

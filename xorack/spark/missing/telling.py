@@ -45,6 +45,8 @@ class Counts:
         hidden_units: The number of units that the source has more than once, and the other side
             less often. `hidden_rows` is the number of their rows in the source.
         doubled_rows: The number of the source's rows whose units the other side has more often.
+        named_units: The number of units of the rows in `named`, and `doubled_units` of those in
+            `doubled_rows`, because several rows may have one unit.
         differing: The number of units that differ.
     """
 
@@ -55,6 +57,8 @@ class Counts:
     hidden_units: int = 0
     hidden_rows: int = 0
     doubled_rows: int = 0
+    named_units: int = 0
+    doubled_units: int = 0
     differing: int = 0
 
 
