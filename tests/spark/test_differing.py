@@ -14,6 +14,7 @@ from tests.spark.orders import LINES, SIZES, Run, lines_of, part_files, requests
 from tests.support.queue_server import QueueServer
 from xorack import unit_id
 from xorack.errors import ArgumentError, OutputDiffersError, StateError
+from xorack.spark import TrackedRows
 from xorack.spark.missing import comparing
 from xorack.spark.units import GLOB
 
@@ -95,6 +96,36 @@ def test_chains_that_an_earlier_call_finished_do_not_stay_open_if_the_input_lost
     error, _, _ = finish(new_run, billed(new_run, new_run.read("less")), source=source)
     assert "the job's input lost 7 rows that were started" in str(error)
     assert "are in the output: 1 of 6 chains stays open; 5 are acked" in str(error)
+
+
+def test_chains_that_a_killed_call_may_have_finished_are_not_said_to_stay_open(
+    new_run, monkeypatch
+):
+    """The call dies after it has sent stamps, before it records them."""
+    new_run.rows.start(new_run.write_lines())
+    send = TrackedRows._send
+
+    def killed(self, *given):
+        send(self, *given)
+        raise KeyboardInterrupt
+
+    output = billed(new_run, new_run.read().where("order <> 2"), "order")
+    with monkeypatch.context() as patch:
+        patch.setattr(TrackedRows, "_send", killed)
+        with pytest.raises(KeyboardInterrupt):
+            new_run.rows.finish(output)
+    acked = {request.tag for request in requests_in(new_run.sent()) if request.op == "stamp"}
+    why = "because an earlier call stopped while it sent stamps"
+    error, _, _ = finish(new_run, billed(new_run, new_run.read().where("order <> 1"), "order"))
+    assert {tag(1, "new")} <= acked
+    some = f"{tag(1, 'new')} (0 of 1); at least 5 are acked, {why}"
+    assert f": at most 1 of 6 chains stays open: {some}\n" in str(error)
+    source = new_run.write(new_run.read().where("order NOT IN (1, 3)"), "less")
+    error, _, _ = finish(new_run, billed(new_run, new_run.read("less")), source=source)
+    assert f": at most 1 of 6 chains stays open; at least 5 are acked, {why}\n" in str(error)
+    new_run.rows.finish(billed(new_run, new_run.read()))
+    error, _, _ = finish(new_run, billed(new_run, new_run.read().where("order <> 3")))
+    assert ": no chain stays open: all 6 are acked\n" in str(error)
 
 
 def test_a_chain_that_was_not_started_does_not_stay_open(new_run):

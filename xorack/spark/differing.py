@@ -79,6 +79,7 @@ class Differing(NamedTuple):
         keep: Caches a frame until the call ends.
         publish: Whether the output would be published. If so, all chains finish, or none.
         earlier: The ``tag`` of each chain that earlier calls finished.
+        has_more_earlier: Whether an earlier call died, which may have finished other chains.
         advances: Whether the call is `advance`, which sends nothing if an output differs.
         hint: A sentence about another problem of the output.
     """
@@ -92,6 +93,7 @@ class Differing(NamedTuple):
     keep: Keep
     publish: bool = False
     earlier: DataFrame | None = None
+    has_more_earlier: bool = False
     advances: bool = False
     hint: str = ""
 
@@ -156,7 +158,8 @@ class Differing(NamedTuple):
         )
         judged = judged.selectExpr(*_ENDS, "text", "missing_count", "ids")
         finished, noted = self._split(judged, sums_of(judged, *_NUMBERS))
-        return Lost(finished, missing, self.started.number - self._acked(finished), noted)
+        open_chains = self.started.number - self._acked(finished)
+        return Lost(finished, missing, open_chains, noted, self.has_more_earlier)
 
     def by_units(self, difference: Difference) -> Outcome:
         """Finish the chains that miss no unit, or at most the tolerated number of units."""
@@ -238,7 +241,7 @@ class Differing(NamedTuple):
             differing = differing.join(self.earlier, "tag", "left_anti")
         examples = _examples(differing) if finished.number else ()
         acked = None if self.advances else self._acked(finished)
-        numbers = acked, self.started.number
+        numbers = acked, self.started.number, self.has_more_earlier
         return error_of(self.rows, self.evidence, difference, self.source, numbers, examples)
 
     def _acked(self, finished: Finished) -> int:

@@ -141,7 +141,8 @@ def _of_run(rows: RowNames, header: Header, evidence: Evidence, job: Job, keep: 
     frames, earlier = job.frames_of(rows), rows.record.finished(header)
     known = rows, evidence, summary.totals, started, place, frames, keep
     faults = evidence_faults(rows, evidence.outputs, summary.totals)
-    differing = Differing(*known, job.publish, earlier, job.advances, faults.others)
+    more = rows.record.may_have_sent(header)
+    differing = Differing(*known, job.publish, earlier, more, job.advances, faults.others)
     if place is None:
         return differing.by_chain(differing.unknown("no source= says what this job read"))
     try:

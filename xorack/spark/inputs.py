@@ -180,7 +180,7 @@ def input_lost(
     changes = _changes(rows, header)
     why += f": {'; '.join(changes)}" if changes else ""
     head = f"{units_in_words(started - missing, started, rows.name)}: "
-    head += chains_in_words((), acked, summary.chains)
+    head += chains_in_words((), acked, summary.chains, is_least=lost.is_at_most)
     how = "bring the rows back and repeat the job, or pass allow_missing=True to get the report"
     text = "\n".join([head, why, how])
     return OutputDiffersError(text, started, started - missing, why=why)

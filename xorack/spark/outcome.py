@@ -31,12 +31,16 @@ class Agrees:
 
 @dataclass(frozen=True)
 class Lost:
-    """The output has all rows that the job read, but its input lost `missing` started units."""
+    """The output has all rows that the job read, but its input lost `missing` started units.
+
+    If `is_at_most`, fewer than `open_chains` may be open; see `Record.may_have_sent`.
+    """
 
     finished: Finished
     missing: int
     open_chains: int
     notes: Notes
+    is_at_most: bool = False
 
 
 @dataclass(frozen=True)

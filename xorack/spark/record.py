@@ -8,7 +8,8 @@ must equal.
 from __future__ import annotations
 
 import json
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     Header = dict[str, Any]
 
 _CHAINS = "tag string, xor long, count long, sum long, detail string, failed string"
+_SENDING = "sending"
 _MAX_CHARACTERS = 200
 """Most bytes of a folder's name, because file systems allow 255."""
 
@@ -93,13 +95,26 @@ class Record:
         place = f"{self._pattern}/{self._place}/{header['attempt']}/chains"
         return self._spark.read.schema(_CHAINS).parquet(place)
 
-    def keep_finished(self, header: Header, chains: DataFrame | None = None) -> None:
-        """Record which chains a call has finished, by default all."""
+    @contextmanager
+    def finishing(self, header: Header, chains: DataFrame | None = None) -> Iterator[None]:
+        """Record which chains a call finishes, by default all, after the block has sent the stamps.
+
+        A text shows a call that died in between.
+        """
         place = f"{self._label}/{self._place}/{header['attempt']}"
+        write_text(self._spark, call := f"{place}/finished_by={uuid4().hex}", _SENDING)
+        yield
         if chains is None:
             write_text(self._spark, f"{place}/finished", "all")
         else:
             chains.select("tag").write.mode("append").parquet(f"{place}/finished_chains")
+            write_text(self._spark, call, "sent")
+
+    def may_have_sent(self, header: Header) -> bool:
+        """Return whether a call may have finished chains that are not in `finished`."""
+        place = f"{self._pattern}/{self._place}/{header['attempt']}"
+        is_sending = _SENDING in read_texts(self._spark, f"{place}/finished_by=*")
+        return is_sending and not read_texts(self._spark, f"{place}/finished")
 
     def finished(self, header: Header) -> DataFrame | None:
         """Return the ``tag`` of each chain that calls have finished, or None without any."""

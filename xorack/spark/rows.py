@@ -7,6 +7,7 @@ died can be repeated.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -282,8 +283,8 @@ class TrackedRows(Rows):
             self._check(header, evidence, outcome)
             if branch is not None and isinstance(outcome, Agrees):
                 tables.publish(spark, branch, evidence.kind)
-            sent = self._send(evidence, outcome, partial(finishing.finish_requests, self))
-            self._keep_finished(header, outcome)
+            with self._kept(header, outcome):
+                sent = self._send(evidence, outcome, partial(finishing.finish_requests, self))
         return self._end(header, evidence, outcome, sent, allow_missing)
 
     def _check(self, header: Header, evidence: Evidence, outcome: Outcome) -> None:
@@ -320,12 +321,14 @@ class TrackedRows(Rows):
             )
         return _sum(sent, stamped)
 
-    def _keep_finished(self, header: Header, outcome: Outcome) -> None:
-        """Record which chains have finished, so that later errors count the acked chains."""
+    def _kept(self, header: Header, outcome: Outcome) -> AbstractContextManager[None]:
+        """Record which chains a block finishes, so that later errors count the acked chains."""
         finished = outcome.finished
-        if self.batch_id is None and finished is not None and finished.number:
-            chains = None if isinstance(outcome, Agrees) else finished.chains
-            self.record.keep_finished(header, chains)
+        if self.batch_id is not None or finished is None or not finished.number:
+            return nullcontext()
+        return self.record.finishing(
+            header, None if isinstance(outcome, Agrees) else finished.chains
+        )
 
     def _end(
         self,
@@ -392,8 +395,8 @@ class TrackedRows(Rows):
                     finishing.advance_requests, self, header, following, written=written
                 )
                 run_chain.following_started(following)
-                sent = self._send(evidence, outcome, starts)
-                self._keep_finished(header, outcome)
+                with self._kept(header, outcome):
+                    sent = self._send(evidence, outcome, starts)
             else:
                 sent = SendReport()
         if isinstance(outcome, Lost) and not allow_missing:

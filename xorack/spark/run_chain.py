@@ -220,9 +220,9 @@ def _sentence(rows: RowNames, proof: str, outcome: Outcome) -> str:
         case Differs(error):
             head = str(error).split("\n")[0]
             return f"{head}; {error.why}" if error.why else head
-        case Lost(finished, missing, open_chains):
+        case Lost(finished, missing, open_chains, _, is_at_most):
             lost = f"{name}: {plural(missing, 'unit')} not in what the job read"
-            rest = plural(open_chains, "stays", "stay")
+            rest = f"{'at most ' if is_at_most else ''}{plural(open_chains, 'stays', 'stay')}"
             return f"{lost}; {plural(finished.number, 'chain')} finished, {rest} open"
         case Agrees(finished, tolerated):
             units = f"{name}: {plural(finished.units - tolerated, 'unit')}"

@@ -120,20 +120,21 @@ def error_of(
     evidence: Evidence,
     difference: Difference,
     source: Any = None,
-    acked_of: tuple[int | None, int] | None = None,
+    acked_of: tuple[int | None, int, bool] | None = None,
     examples: Sequence[str] = (),
 ) -> OutputDiffersError:
     """Make the error for a difference.
 
-    `acked_of` has the number of chains that are acked after this call, and the number of all
-    chains; see `chains_in_words`.
+    `acked_of` has the number of chains that are acked after this call, the number of all chains,
+    and whether more may be acked; see `chains_in_words`.
     """
     missing = difference.missing_rows
     head = telling.head_of(rows.name, difference.started, difference.written, missing)
     if difference.keys:
         head = f"the output lacks the units of {rows.name!r} that were started"
     if acked_of is not None:
-        head += f": {telling.chains_in_words(examples, *acked_of)}"
+        acked, of, is_least = acked_of
+        head += f": {telling.chains_in_words(examples, acked, of, is_least=is_least)}"
     findings = difference.findings
     lines = [head, difference.keys, findings.explanation.sentence]
     if missing is not None:

@@ -227,19 +227,25 @@ def named_in_words(word: str, unit: Sequence[str], rows: Sequence[Any], count: i
     return f"{word}, by ({', '.join(unit)}): {', '.join(texts)}"
 
 
-def chains_in_words(examples: Sequence[str], acked: int | None, of: int) -> str:
+def chains_in_words(
+    examples: Sequence[str], acked: int | None, of: int, *, is_least: bool = False
+) -> str:
     """Say how many chains stay open, and how many chains this call and earlier calls have acked.
 
-    The number of acked chains is None in `advance`, which then sends nothing.
+    The number of acked chains is None in `advance`, which then sends nothing. If `is_least`, an
+    earlier call died, which may have acked more chains.
     """
     if acked is None:
         return "nothing was sent for any chain"
     which = f": {', '.join(examples)}" if examples else ""
     if not of:
         return "no chain was started"
-    if not acked:
+    if not acked and not is_least:
         return f"{verb(of, 'the only chain stays', 'all chains stay')} open{which}"
     if acked >= of:
         return f"no chain stays open: {verb(of, 'the only chain is', f'all {of:,} are')} acked"
     still = f"{of - acked:,} of {of:,} chains {verb(of - acked, 'stays', 'stay')} open"
+    if is_least:
+        why = "because an earlier call stopped while it sent stamps"
+        return f"at most {still}{which}; at least {acked:,} {verb(acked)} acked, {why}"
     return f"{still}{which}; {acked:,} {verb(acked)} acked"
