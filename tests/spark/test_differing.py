@@ -128,6 +128,17 @@ def test_chains_that_a_killed_call_may_have_finished_are_not_said_to_stay_open(
     assert ": no chain stays open: all 6 are acked\n" in str(error)
 
 
+def test_a_source_without_units_leaves_no_open_chain_without_a_note(run):
+    output = billed(run, run.read().where("line <> 2"), "order")
+    error, notes, stamped = finish(run, output, source=run.read().drop("line"))
+    why = "the source cannot be compared: column line is not in the frame, which has 'order', "
+    assert f"\n{why}" in str(error)
+    assert (stamped, len(notes)) == ({tag(1)}, CHAINS - 1)
+    assert notes[tag(2)].text.startswith(
+        f"1 of 2 units of lines is in this chain of the output; {why}"
+    )
+
+
 def test_a_chain_that_was_not_started_does_not_stay_open(new_run):
     """Chain 4 has failed at the start, and chain 7 is unknown."""
     failed = new_run.spark.createDataFrame([(4, "no file")], "order int, failed string")
@@ -357,3 +368,22 @@ def test_a_folder_of_the_input_that_is_gone(new_run):
     billed = new_run.write(new_run.bill(new_run.read()), "billed")
     with pytest.raises(OutputDiffersError, match="1 of 5 files is missing or empty since then"):
         new_run.rows.finish(billed)
+
+
+def test_an_input_that_has_lost_all_of_its_files(new_run):
+    """A job that gives a schema reads no rows, and writes no files."""
+    path = new_run.root / "lines"
+    lines_of(new_run.spark, files=1).write.partitionBy("sku").parquet(str(path))
+    new_run.rows.start(str(path))
+    new_run.sent()
+    for part in path.rglob("*.parquet"):
+        part.unlink()
+    schema = "order int, line int, amount int, sku string"
+    bills = new_run.bill(new_run.spark.read.schema(schema).parquet(str(path)))
+    bills.write.partitionBy("sku").parquet(output := str(new_run.root / "billed"))
+    report = new_run.rows.finish(output, allow_missing=True)
+    assert (report.chains, report.units, report.missing) == (0, 0, ALL)
+    notes = [request for request in requests_in(new_run.sent()) if request.op == "note"]
+    assert sum(note.missing_count for note in notes) == ALL
+    error, _, _ = finish(new_run, output)
+    assert f"input lost {ALL} rows that were started: 5 of 5 files are missing" in str(error)

@@ -71,10 +71,13 @@ def open_output(tracking: RunOptions, output: Place, option: str = "written") ->
     return frame
 
 
-def open_written(rows: RowNames, output: Place, option: str = "written") -> DataFrame:
+def open_written(
+    rows: RowNames, output: Place, option: str = "written", types: Mapping[str, str] | None = None
+) -> DataFrame:
     """Read an output of a job, as `open_output` does.
 
-    A partitioned write without rows makes a folder without files. It is an output without rows.
+    A partitioned write without rows makes a folder without files. It is an output without rows,
+    with columns of these types, by default with those of the evidence.
     """
     try:
         return open_output(rows.tracking, output, option)
@@ -82,8 +85,15 @@ def open_written(rows: RowNames, output: Place, option: str = "written") -> Data
         spark = rows.tracking.spark
         if not isinstance(output, str) or not storage.has_no_files(spark, output):
             raise
-    columns = ", ".join(f"{units.quoted(name)} long" for name in rows.evidence_names)
+    types = types or dict.fromkeys(rows.evidence_names, "long")
+    columns = ", ".join(f"{units.quoted(name)} {type_}" for name, type_ in types.items())
     return spark.createDataFrame([], columns)
+
+
+def open_source(rows: RowNames, header: Header, source: Place) -> DataFrame:
+    """Read the input of a job. A folder that has lost all of its files has no rows."""
+    types = {**header["chain_types"], **dict(zip(header["unit"], header["types"], strict=True))}
+    return open_written(rows, source, "source", types)
 
 
 def _opened(spark: SparkSession, output: str | Snapshot) -> DataFrame:

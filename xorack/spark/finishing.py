@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, NamedTuple
 from pyspark.sql import functions as F
 
 from xorack.core.errors import ArgumentError, StateError
+from xorack.errors import ColumnsError
 from xorack.spark import tables
 from xorack.spark.differing import Differing
-from xorack.spark.evidence import open_output, per_chain, source_of
-from xorack.spark.folding import SUMS, summarize
+from xorack.spark.evidence import open_output, open_source, per_chain, source_of
+from xorack.spark.folding import SUMS, Totals, summarize
 from xorack.spark.inputs import files_started
 from xorack.spark.messages import plain_errors
 from xorack.spark.missing.comparing import caches, compare_chains, has_units_apart, tells_chains
@@ -146,16 +147,29 @@ def _of_run(rows: RowNames, header: Header, evidence: Evidence, job: Job, keep: 
     if place is None:
         return differing.by_chain(differing.unknown("no source= says what this job read"))
     try:
+        return _by_source(rows, header, place, differing, faults.misplaced)
+    except (ArgumentError, ColumnsError) as error:
+        # Chains that stay open get a note though the source cannot be compared.
+        why = str(error).removeprefix("source: ")
+        return differing.by_chain(differing.unknown(f"the source cannot be compared: {why}"))
+
+
+def _by_source(
+    rows: RowNames, header: Header, place: Output, differing: Differing, misplaced: str
+) -> Outcome:
+    """Compare an output that differs with the input of the job."""
+    evidence, totals = differing.evidence, differing.totals
+    if evidence.totals == Totals():  # the input may have lost all of its files
+        source = open_source(rows, header, place)
+    else:
         source = open_output(rows.tracking, place, "source")
-    except ArgumentError as error:
-        return differing.by_chain(differing.unknown(str(error)))
-    may_be_others = evidence.totals != summary.totals or not has_units_apart(rows, source)
-    if may_be_others and (keys := other_keys(rows, header, evidence, source, faults.misplaced)):
+    may_be_others = evidence.totals != totals or not has_units_apart(rows, source)
+    if may_be_others and (keys := other_keys(rows, header, evidence, source, misplaced)):
         return differing.all_open(differing.unknown(keys=keys))
     before = {name: tuple(facts) for name, facts in header.get("files", {}).items()}
     is_changed = not before or files_started(source) != before
     # The units are equal, so only their chains differ.
-    is_changed |= evidence.totals == summary.totals
+    is_changed |= evidence.totals == totals
     if is_changed and (lost := differing.input_lost(source)) is not None:
         return lost
     if (at_start := tables.at_start(rows.tracking.spark, header, place)) is not None:
