@@ -35,7 +35,8 @@ class OutputDiffersError(StateError):
         written: The number of units in the output.
         chains: Some of the chains that differ, as ``tag (written of started)``. Empty if the
             chains that differ are not known.
-        missing: The units of up to 100 missing rows, as values of the unit columns.
+        missing: The units of up to 100 missing rows, as values of the unit columns. Dates and times
+            of years that Python does not have are texts.
         why: A sentence on what the missing rows have in common. Empty if it is not known.
         found: Details on the missing rows: `xorack.spark.MissingRows`. None if there are none.
     """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from datetime import datetime, timezone
 
 import pytest
 from pyspark.sql import functions as F
@@ -184,6 +185,41 @@ def test_times_in_reasons_are_in_the_zone_of_the_session(
         new.rows.finish(new.write(job.groupBy("order").agg(*new.rows.evidence(job)), "billed"))
     rest = "0 of 400 others"
     assert caught.value.why == f"at >= 2026-01-31 06:40:00: 140 of 140 missing rows, {rest}"
+
+
+@pytest.mark.each_version
+def test_missing_rows_of_any_year_have_names(run, tmp_path, configure):
+    """Python has only the years 1 to 9999, and PySpark 3 collects binary values as bytearrays."""
+    configure("spark.sql.execution.pyspark.binaryAsBytes", "false")
+    moments = "make_timestamp(year, 6, 1, 0, 0, 0) AS at", "year", "X'00ff' AS code"
+    rows = run.spark.sql("SELECT explode(array(-3, 1, 2026, 9999, 12000)) AS year")
+    rows = rows.selectExpr(*moments).selectExpr(
+        "date(at) AS day", "at", "CAST(at AS timestamp_ntz) AS wall", "year", "code"
+    )
+    new = run.again(run_id="years", root=tmp_path)
+    lines = new.tracking.rows("lines", chain="year", unit=["day", "at", "wall", "code", "year"])
+    lines.start(new.write(rows, "lines"))
+    job = new.read().transform(lines.with_unit).where("year = 2026")
+    with pytest.raises(OutputDiffersError) as caught:
+        lines.finish(new.write(job.groupBy("year").agg(*lines.evidence(job)), "billed"))
+    names = {
+        (f"{year}-06-01", *[f"{year}-06-01 00:00:00"] * 2, b"\x00\xff", int(year))
+        for year in ("-0003", "+12000")
+    }
+    for year in (1, 9999):
+        wall = datetime(year, 6, 1)
+        at = wall.replace(tzinfo=timezone.utc).astimezone().replace(tzinfo=None)
+        names.add((wall.date(), at, wall, b"\x00\xff", year))
+    assert {*caught.value.missing} == names
+
+
+def test_a_row_without_a_chain_may_be_of_any_year(run):
+    """The output's chains are unknown, and its rows are named by their units."""
+    job = job_of(run, "line <> 7").withColumns(
+        {"order": F.expr("if(line = 1, NULL, order)"), "day": F.expr("make_date(12000, 1, 1)")}
+    )
+    error = finish(run, run.write(job, "without"), [keys for keys in LINES if keys[1] != 7])
+    assert {*error.missing} == {keys for keys in LINES if keys[1] == 7}
 
 
 def test_dropped_duplicates_by_columns_of_any_type(run, tmp_path, monkeypatch):

@@ -355,7 +355,7 @@ def check_output(rows: RowNames, header: Header, evidence: Evidence) -> None:
             _refuse_source(masked_path(started[0], mask))
         is_csv = any(".csv" in name.rpartition("/")[2] for name in names)
         without = F.col(rows.evidence_names[1]).isNull()
-        if is_csv and has_evidence(rows, frame) and frame.where(without).take(1):
+        if is_csv and has_evidence(rows, frame) and frame.where(without).select(F.lit(1)).take(1):
             problem = (
                 "rows of CSV have no evidence: if line breaks divide rows, read the files with "
                 "multiLine; if a join added rows, leave these out"

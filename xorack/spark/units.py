@@ -84,6 +84,38 @@ def comparable(frame: DataFrame, characters: int) -> dict[str, Column]:
     return shown
 
 
+def python_values(frame: DataFrame, names: Sequence[str]) -> tuple[Column, Callable[[Any], Any]]:
+    """Return columns as a struct, and a function that turns a collected struct into values.
+
+    Python has only the years 1 to 9999. A date or time of another year becomes its text. All
+    values are hashable.
+    """
+    forms = {"date": F.unix_date, "timestamp": F.unix_micros, "timestamp_ntz": _wall_micros}
+    parts, types = [], []
+    for name in names:
+        column, type_ = column_named(frame, name)
+        number = forms.get(type_.simpleString())
+        text = F.lit(None) if number is None else column
+        value = column if number is None else number(column)
+        parts.append(F.struct(value.alias("value"), text.cast("string").alias("text")))
+        types.append(type_)
+
+    def convert(struct: Any) -> tuple[Any, ...]:
+        return tuple(_python_value(*part) for part in zip(types, struct, strict=True))
+
+    return F.struct(*(part.alias(f"c{i}") for i, part in enumerate(parts))), convert
+
+
+def _python_value(type_: DataType, part: Any) -> Any:
+    value = part["value"]
+    if isinstance(value, bytearray):  # of PySpark 3, or by a setting
+        return bytes(value)
+    try:
+        return type_.fromInternal(value)  # as Spark does for a collected value
+    except (ValueError, OverflowError):
+        return part["text"]
+
+
 def check_frame(option: str, value: T, expected: str = "a frame") -> T:
     """Return the frame; raise `ArgumentError` if it is not a DataFrame."""
     if not hasattr(value, "mapInArrow"):

@@ -181,7 +181,8 @@ def tells_chains(rows: RowNames, frames: Sequence[DataFrame]) -> bool:
     def has_null(frame: DataFrame) -> bool:
         chain_columns(frame, rows.chain)  # raises for types
         nulls = [column_named(frame, name)[0].isNull() for name in rows.chain]
-        return bool(frame.where(reduce(or_, nulls)).take(1))
+        # Take no value of the user's, because Python does not have the dates of all years.
+        return bool(frame.where(reduce(or_, nulls)).select(F.lit(1)).take(1))
 
     try:
         return bool(frames) and not any(map(has_null, frames))

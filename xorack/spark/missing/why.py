@@ -16,7 +16,7 @@ from xorack.core.masking import masked, masked_path
 from xorack.core.reasons import CHARACTERS, Finding, Reasons, find_reasons
 from xorack.core.text import plural, verb
 from xorack.spark.messages import plain_errors
-from xorack.spark.units import column_named, comparable, has_columns, quoted
+from xorack.spark.units import comparable, has_columns, python_values, quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -187,7 +187,7 @@ def _draw(
     drawn = stated.withColumn("xorack_drawn_", is_drawn)
     kept = keep(drawn.where(f"xorack_drawn_ OR {_DIFFERS}" if is_few else "xorack_drawn_"))
     columns = F.struct(*(column.alias(name) for name, column in shown.items()))
-    unit = F.struct(*(column_named(kept, name)[0] for name in rows.unit))
+    unit, key_of = python_values(kept, rows.unit)
     drawn_rows: dict[str, list[Row]] = {state: [] for state in numbers}
     names: dict[str, dict[tuple[Any, ...], None]] = {state: {} for state in numbers}
     states = F.when(F.expr(_DIFFERS), unit), "xorack_state_"
@@ -196,7 +196,7 @@ def _draw(
         for row, key, state in selected.collect():
             drawn_rows[state].append(_masked(row.asDict(), rows))
             if key and len(names[state]) < MAX_NAMED:
-                names[state][_masked_key(tuple(key), rows)] = None
+                names[state][_masked_key(key_of(key), rows)] = None
     return Sample(
         (kept if is_few else stated).where(_DIFFERS),
         min(shares["missing"], shares["other"]) >= 1,
@@ -359,6 +359,7 @@ def _is_key(key: Sequence[str], sample: Sample, stated: DataFrame) -> bool:
         few = {row[0] for row in sample.differing.limit(_FEW).select(hashed).collect()}
         for rows in (stated.where(hashed.isin([*few])), stated):
             kept = F.count_if(F.col("xorack_state_") != "missing").alias("xorack_kept_")
-            if rows.groupBy(*columns).agg(kept).where("xorack_kept_ <> 1").take(1):
+            counted = rows.groupBy(*columns).agg(kept).where("xorack_kept_ <> 1")
+            if counted.select("xorack_kept_").take(1):  # Python does not have all dates of a key
                 return False
     return True
