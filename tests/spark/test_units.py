@@ -141,6 +141,25 @@ def test_units_and_tags_are_those_of_python(frame, values, configure, zone, ansi
         assert tag == tag_text("run/label/", *(by_name[name] for name in names))
 
 
+@pytest.mark.parametrize("policy", ["LEGACY", pytest.param("CORRECTED", marks=pytest.mark.slow)])
+def test_tags_of_dates_are_the_same_in_each_calendar(spark, configure, policy):
+    """With LEGACY, a cast writes a date as Java's Julian calendar does, which lacks ten days."""
+    configure("spark.sql.legacy.timeParserPolicy", policy)
+    days = {
+        (-3, 5, 1): "-0003-05-01",
+        (0, 1, 1): "0000-01-01",
+        (1582, 10, 10): "1582-10-10",
+        (9999, 12, 31): "9999-12-31",
+        (12000, 1, 1): "+12000-01-01",
+    }
+    dates = spark.createDataFrame([*days], "y int, m int, d int").selectExpr(
+        "make_date(y, m, d) AS c0",
+        "timestamp_seconds(unix_date(make_date(y, m, d)) * 86400L) AS c1",
+    )
+    tags = {tag for (tag,) in with_tag(dates, "p/", ["c0", "c1"]).select("tag").collect()}
+    assert tags == {f"p/{day}/{day}T00:00:00.000000Z" for day in days.values()}
+
+
 def test_long_tags_are_cut(spark):
     prefix = "2026-01-31/file/"
     room = 1024 - len(prefix)

@@ -1,6 +1,6 @@
 """Columns of units and tags, and checks of the unit columns and chain columns.
 
-Ids and tags do not depend on ANSI mode, or on the session's time zone.
+Ids and tags do not depend on ANSI mode, on the session's time zone, or on timeParserPolicy.
 """
 
 from __future__ import annotations
@@ -218,7 +218,15 @@ def _iso(micros: Column, pattern: str = _ISO) -> Column:
     day = F.date_from_unix_date(_div(micros - time, _DAY).cast("int"))
     seconds = _div(time, _SECOND)
     clock = (_div(seconds, 3600), _div(seconds, 60) % 60, seconds % 60, time % _SECOND)
-    return F.format_string(pattern, _text(day), *clock)
+    return F.format_string(pattern, _date_text(day), *clock)
+
+
+def _date_text(day: Column) -> Column:
+    """Format a date without a cast, which may use the Julian calendar: see timeParserPolicy."""
+    year = F.year(day)
+    sign = F.when(year > 9999, "+").when(year < 0, "-").otherwise("")
+    parts = F.abs(year), F.month(day), F.dayofmonth(day)
+    return F.format_string("%s%04d-%02d-%02d", sign, *parts)
 
 
 def _div(column: Column, by: int) -> Column:
@@ -254,7 +262,7 @@ _FORMS: dict[str, Forms] = {
     **dict.fromkeys((*INTEGERS, "boolean"), (_long, _text)),
     "string": (_text, _text_of_tag),
     "binary": (lambda column: column, lambda column: F.lower(F.hex(column))),
-    "date": (lambda column: _long(F.unix_date(column)), _text),
+    "date": (lambda column: _long(F.unix_date(column)), _date_text),
     "timestamp": (F.unix_micros, lambda column: _iso(F.unix_micros(column), _ISO + "Z")),
     "timestamp_ntz": (_wall_micros, lambda column: _iso(_wall_micros(column))),
     "decimal": (plain_decimal, plain_decimal),
