@@ -112,6 +112,21 @@ def test_keys_of_another_type_or_form(run, name, kind, configure):
     assert (caught.value.missing, operations(run)) == ([], {"note"})
 
 
+@pytest.mark.slow
+def test_a_partition_column_whose_type_spark_infers(run):
+    """Casting the column before the write would not help."""
+    rows = lines(run, "code")
+    path = str(run.root / "by_code")
+    run.read().write.mode("overwrite").partitionBy("code").parquet(path)
+    with pytest.raises(OutputDiffersError) as caught:
+        rows.finish(path)
+    assert "code is string in what was started and int in the output: Spark infers" in str(
+        caught.value
+    )
+    schema = run.read().schema
+    assert rows.finish(run.spark.read.schema(schema).parquet(path)).units == run.read().count()
+
+
 @pytest.mark.parametrize(
     "change", ["code = '0009'", pytest.param("order = 6 AND line = 9", marks=pytest.mark.slow)]
 )

@@ -18,6 +18,7 @@ from xorack.core.text import plural
 from xorack.spark import units
 from xorack.spark.folding import Totals, of_units
 from xorack.spark.messages import plain_errors
+from xorack.spark.storage import files_read
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -82,7 +83,7 @@ def other_keys(
         and not any(units.has_columns(frame, [name]) for name in marks)
     ]
     for frame in plain:
-        if problem := _other_types(before, types_of(frame, rows.unit), _EQUAL_UNITS):
+        if problem := _other_types(before, frame, rows.unit, _EQUAL_UNITS):
             return problem
     for frame in outputs:
         if difference := _chain_difference(rows, header, frame, source):
@@ -103,9 +104,9 @@ def _chain_difference(rows: RowNames, header: Header, frame: DataFrame, source: 
     started = rows.record.chains(header).select("tag")
     if not units.has_columns(frame, rows.chain) or _are_among(rows, frame, started) is not False:
         return ""
-    types = types_of(frame, rows.chain)
-    if problem := _other_types(header["chain_types"], types, [{*units.INTEGERS}]):
+    if problem := _other_types(header["chain_types"], frame, rows.chain, [{*units.INTEGERS}]):
         return problem
+    types = types_of(frame, rows.chain)
     forms = [(changed, text) for changed, text in _forms(types) if text.startswith(_SAME_TYPE)]
     sides = (source, frame) if _are_among(rows, source, started) else (frame,)
     for side, (changed, text) in product(sides, forms):
@@ -191,18 +192,26 @@ def _forms(types: Mapping[str, str]) -> Iterator[tuple[dict[str, str], str]]:
 
 
 def _other_types(
-    before: Mapping[str, str], after: Mapping[str, str], equal: Sequence[set[str]]
+    before: Mapping[str, str], frame: DataFrame, names: Sequence[str], equal: Sequence[set[str]]
 ) -> str:
     """Say which columns have another type than before, unless their values are equal."""
     problems = []
-    for name, type_ in after.items():
+    for name, type_ in types_of(frame, names).items():
         kinds = {type_.partition("(")[0], before[name].partition("(")[0]}
-        if len(kinds) > 1 and not any(kinds <= same for same in equal):
-            line = f".withColumn({name!r}, F.col({name!r}).cast({before[name]!r}))"
-            problems.append(
-                f"{name} is {before[name]} in {_SIDES[0]} and {type_} in {_SIDES[1]}: {line} "
-                "before the write fixes it if no precision is lost"
+        if len(kinds) == 1 or any(kinds <= same for same in equal):
+            continue
+        fix = (
+            f".withColumn({name!r}, F.col({name!r}).cast({before[name]!r})) before the write fixes "
+            "it if no precision is lost"
+        )
+        if any(f"/{name}=" in file for file in files_read(frame)):
+            fix = (
+                "Spark infers the types of partition columns, unless you pass the output as "
+                "spark.read.schema(…).parquet(…)"
             )
+        problems.append(
+            f"{name} is {before[name]} in {_SIDES[0]} and {type_} in {_SIDES[1]}: {fix}"
+        )
     return "; ".join(problems)
 
 
