@@ -223,6 +223,29 @@ def test_more_differing_rows_than_the_driver_collects(run, tmp_path, monkeypatch
             again()
 
 
+def test_units_in_other_chains_than_at_the_start(new_run):
+    """The started rows tell whether units of two chains are equal; a changed source does not."""
+    path = new_run.write_lines()
+    by_sku = {"chain": "sku", "unit": ["order", "line"]}
+    of_path = new_run.tracking.rows("lines", label="path", **by_sku)
+    of_frame = new_run.tracking.rows("frame", label="frame", **by_sku)
+    of_path.start(path)
+    of_frame.start(new_run.read())
+    moved = new_run.read().withColumn("sku", F.lit("sku 1"))
+    changed = moved.withColumn("line", F.expr("if(order = 1, 99, line)"))
+    source = new_run.write(changed, "changed")
+
+    def billed(rows):
+        sums = moved.transform(rows.with_unit).groupBy("sku").agg(*rows.evidence())
+        return new_run.write(sums, f"moved {rows.name}")
+
+    assert of_path.finish(billed(of_path), source=source).missing == 0
+    with pytest.raises(OutputDiffersError) as caught:
+        of_frame.finish(billed(of_frame), source=source)
+    units = f"the output has {len(LINES)} units of 'frame'"
+    assert str(caught.value).startswith(f"{units}, all that were started, but in other chains: ")
+
+
 def cached(run):
     """Return the ids of what is cached. Other tests leave some of their frames in the cache."""
     return {*run.spark.sparkContext._jsc.getPersistentRDDs()}

@@ -130,7 +130,7 @@ def error_of(
     """
     missing = difference.missing_rows
     head = telling.head_of(rows.name, difference.started, difference.written, missing)
-    if difference.keys:
+    if difference.keys and difference.written != difference.started:
         head = f"the output lacks the units of {rows.name!r} that were started"
     if acked_of is not None:
         acked, of, is_least = acked_of

@@ -187,6 +187,9 @@ def head_of(name: str, started: Totals, written: Totals, facts: Facts | None) ->
         there = started.count - facts.missing
         head = units_in_words(there, started.count, name)
         return head + (f", and {facts.surplus:,} too many" if facts.surplus else "")
+    if written == started:
+        count = plural(started.count, "unit")
+        return f"the output has {count} of {name!r}, all that were started, but in other chains"
     if written.count == started.count:
         count = f"the output has {plural(written.count, 'unit')} of {name!r}"
         return f"{count}, but not those that were started"
