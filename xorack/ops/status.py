@@ -310,5 +310,5 @@ def failed_children(store: ChainStore, status: ChainStatus) -> list[ChainStatus]
     # A tag that was deleted and used again may have failed twice, or its new chain not at all.
     tags = [*dict.fromkeys(status.chain.ended_children["failed_tags"])]
     chains = store.read(tags, lambda _: None) if tags else {}
-    failed = [chain for chain in chains.values() if chain.status == "failed"]
-    return [ChainStatus(chain, status.now) for chain in failed]
+    failed = [tag for tag in tags if tag in chains and chains[tag].status == "failed"]
+    return [ChainStatus(chains[tag], status.now) for tag in failed]
