@@ -138,10 +138,12 @@ def _of_run(rows: RowNames, header: Header, evidence: Evidence, job: Job, keep: 
         rows.tracking.jobs.forget(rows.namespace)
         return Agrees(started)
     rows.record.check(header)
-    places = [place for place in (job.source, header["source"]) if place is not None]
+    place, other = job.source, header["source"]
     # If the output has all units, and only their chains differ, the started rows tell whether
     # units of two chains are equal. A copy of them does not.
-    place = (places or [None])[-1 if evidence.totals == summary.totals else 0]
+    if evidence.totals == summary.totals:
+        place, other = other, place
+    place = other if place is None else place
     frames, earlier = job.frames_of(rows), rows.record.finished(header)
     known = rows, evidence, summary.totals, started, place, frames, keep
     faults = evidence_faults(rows, evidence.outputs, summary.totals)
